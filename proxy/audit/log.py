@@ -337,7 +337,9 @@ class AuditLog:
 
 def _report(error: VaultError) -> None:
     _log.error(
-        "upkeep of the audit log failed and will be retried", code=error.code, text=error.message
+        "maintenance of the audit log failed and will be retried",
+        code=error.code,
+        text=error.message,
     )
 
 

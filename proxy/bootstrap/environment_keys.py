@@ -52,7 +52,7 @@ class EnvironmentKeys:
     """The keys of one environment, their use, and the state of re-encryption.
 
     ``pauses``: seconds within which work ends that computes a hash and then writes by it, and after
-    which a keyset on its way is of an owner that is gone.
+    which a keyset on its way is of a replica that is gone.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class EnvironmentKeys:
             lambda keys, agreed: retire(vault, vault.keyset.data_keys[-1], keys, agreed),
         )
         self._pause, self._stale = pauses
-        self._keyset_note: bytes | None = None  #: as last read, beside other owners
+        self._keyset_note: bytes | None = None  #: as last read, beside other replicas
         self._next: tuple[bytes | None, float] = None, 0.0  #: the next one, and since when
-        self._agreement: Agreement | None = None  #: that this owner is about to agree to, or has
+        self._agreement: Agreement | None = None  #: that this replica is about to agree to, or has
         self._agreeing: asyncio.Task[None] | None = None
-        self._turning = False  #: this owner adds a hash root
-        peers = vault.store.peers
-        kind = "sealings" if peers is None else f"sealings/{peers.slot}"
+        self._turning = False  #: this replica adds a hash root
+        replicas = vault.store.replicas
+        kind = "sealings" if replicas is None else f"sealings/{replicas.slot}"
         self._name = f"{kind}:{vault.environment}"
         self._others = 0  #: sealings of this key that other replicas have noted
         self._stored: bytes | None = None
@@ -142,12 +142,12 @@ class EnvironmentKeys:
         await self.hash_rotation.close()
 
     async def follow(self, load: Callable[[], Awaitable[MasterKey]]) -> None:
-        """Have the keys that another owner of the store has changed; know those to come, and agree
+        """Have the keys that another replica has changed; know those to come, and agree
         to them. Raises the errors of the store and of ``load``.
         """
         vault, keyset, seals = self.vault, self.vault.keyset, self.vault.keyset.data_keys[-1]
         coming = await self._coming()  # before the present one, whose place it may take
-        if vault.store.peers is None:
+        if vault.store.replicas is None:
             return
         note = await vault.store.note(keyset_note(vault.environment))
         if note is not None and note != self._keyset_note:
@@ -175,7 +175,7 @@ class EnvironmentKeys:
 
     @contextmanager
     def turning(self) -> Iterator[None]:
-        """Ask for hashes under both roots while this owner gives the keyset another one."""
+        """Ask for hashes under both roots while this replica gives the keyset another one."""
         vault, self._turning = self.vault, True
         vault.both_roots.ask_both(on=True)
         try:
@@ -187,8 +187,8 @@ class EnvironmentKeys:
     async def _agree(self, agreement: Agreement, pause: float) -> None:
         await wait_running(pause)
         try:
-            if self.vault.store.peers is not None:
-                await self.vault.store.peers.agree(agreement)
+            if self.vault.store.replicas is not None:
+                await self.vault.store.replicas.agree(agreement)
         except VaultError as error:  # it is asked for again by the next look
             _log.error("cannot agree to the next keys", code=error.code, text=error.message)
 

@@ -123,13 +123,13 @@ class EnvironmentSet:
                     self.spaces[ident] = opened.space
         _log.info("an environment was removed, and its keys are destroyed", environment=ident)
 
-    # ------------------------------------------------------------------ other owners
+    # ------------------------------------------------------------------ other replicas
 
     #: kinds of notes of schemas and environments
     followed = ("catalog", "environments", "schemas", "searchable")
 
     async def follow(self, kind: str, part: str, environment: str) -> None:
-        """Take what another owner of the store has changed in a note of that kind.
+        """Take what another replica has changed in a note of that kind.
 
         Raises the errors of the store and of the key source.
         """
@@ -143,10 +143,10 @@ class EnvironmentSet:
                 await opened.catalog.follow()
             else:
                 await opened.catalog.filling.follow(part)
-        elif (peers := self._opened[DEFAULT].vault.store.peers) is not None:
+        elif (replicas := self._opened[DEFAULT].vault.store.replicas) is not None:
             # it is read when the environment is opened
             name = f"{kind}/{part}" if part else kind
-            await peers.agree(Agreement(f"{name}:{environment}", 0))
+            await replicas.agree(Agreement(f"{name}:{environment}", 0))
 
     async def _follow_book(self) -> None:
         await self._book.load()

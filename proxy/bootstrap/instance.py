@@ -298,7 +298,7 @@ async def _open_base(
     vault = new_vault(keyset, store, clock, observer(metrics), vault_options(settings))
     contents = await open_files(settings, vault, lambda: [one.id for one in book.listed()])
     stack.push_async_callback(contents.close)
-    if store.peers is not None:
+    if store.replicas is not None:
         stack.callback(os.close, own_chain(settings))
     audit = await open_audit(settings, store, keyset, clock, metrics)
     stack.push_async_callback(audit.close)

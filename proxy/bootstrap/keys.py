@@ -36,7 +36,7 @@ _log = logs.logger("keys")
 
 #: Seconds within which work ends that computes a hash and then reads or writes by it: work from
 #: before a new hash root, and from before the last scan for data under the older one; and after
-#: which a keyset on its way is of an owner that is gone.
+#: which a keyset on its way is of a replica that is gone.
 _PAUSES: Final = (2.0, 15.0, 90.0)
 
 
@@ -147,7 +147,7 @@ class InstanceKeys:
             )
 
     async def follow(self, environment: str) -> None:
-        """Have the keys of an environment that another owner of the store has changed, and agree to
+        """Have the keys of an environment that another replica has changed, and agree to
         those that are to come. Raises the errors of the store and of the key source.
         """
         if (watched := self._watched.get(environment)) is not None:

@@ -55,7 +55,7 @@ from proxy.vault.vault import Vault, new_vault
 
 # Audit lines of a command, on a vault that no instance runs on.
 #
-# The log and its chain are the same: the owner of the store may continue it. A command calls
+# The log and its chain are the same: the replica may continue it. A command calls
 # ``ready`` before it changes anything, and ``did`` right after; if no line can be written, nothing
 # is changed.
 
@@ -120,7 +120,7 @@ class OfflineChanges:
                 self._put(EventKind.REFUSED, code=str(error.code))
             except VaultError as down:
                 _log.error(
-                    "upkeep of the audit log failed and will be retried",
+                    "maintenance of the audit log failed and will be retried",
                     code=down.code,
                     text=down.message,
                 )

@@ -282,7 +282,7 @@ async def open_files(
     Where the vault is in a database, an instance that has just lost it may still use the files: it
     ends within seconds. Raises ``VaultError``: NOT_WRITABLE, STORE_BUSY, BAD_STORE.
     """
-    objects = await _files_left(settings, shared=vault.store.peers is not None)
+    objects = await _files_left(settings, shared=vault.store.replicas is not None)
     try:
         return await vault.keep_files(objects, settings.limits.upload, environments)
     except BaseException:

@@ -19,7 +19,7 @@ from proxy.auth.authorization_server import AuthorizationServer
 from proxy.config import Worker
 from proxy.errors import VaultError
 from proxy.net.sockets import local_socket
-from proxy.storage.base import Peers, Store
+from proxy.storage.base import Replicas, Store
 from proxy.telemetry import logs
 
 _log = logs.logger("bootstrap")
@@ -38,7 +38,7 @@ class Followed(Protocol):
         """Kinds of notes."""
 
     async def follow(self, kind: str, part: str, environment: str) -> None:
-        """Take what another owner of the store has changed in such a note."""
+        """Take what another replica has changed in such a note."""
 
 
 #: What reads honeytokens again, and the keys of an environment; and the environments.
@@ -83,11 +83,11 @@ def _readers(
 
 
 class Follower:
-    """Follows the notes of a store whose other owners are ``peers``."""
+    """Follows the notes of a store whose other replicas are ``replicas``."""
 
-    def __init__(self, store: Store, peers: Peers, read: Mapping[str, Reader]) -> None:
+    def __init__(self, store: Store, replicas: Replicas, read: Mapping[str, Reader]) -> None:
         self._store = store
-        self._peers = peers
+        self._replicas = replicas
         self._read = read
         self._counter = 0  #: of the root that was read last
         self._digests: dict[str, bytes] = {}  #: digests of the loaded notes, by name
@@ -95,7 +95,7 @@ class Follower:
     async def run(self) -> None:
         """Reload changes of other replicas, for ever."""
         while True:
-            await self._peers.changed()
+            await self._replicas.changed()
             try:
                 await self.catch_up()
             except VaultError as error:
@@ -133,7 +133,7 @@ class Follower:
             raise errors[0]
         if counter > self._counter:
             self._counter = counter
-            await self._peers.heard(counter)
+            await self._replicas.heard(counter)
 
 
 async def follow(
@@ -146,17 +146,17 @@ async def follow(
 
     Reads everything once more first: others may have changed it since the start.
     """
-    if store.peers is None:
+    if store.replicas is None:
         return []
-    follower = Follower(store, store.peers, _readers(auth, services, parts))
+    follower = Follower(store, store.replicas, _readers(auth, services, parts))
     await follower.catch_up()
     return [follower.run()]
 
 
 async def announce_start(store: Store) -> None:
     """Let the next instance start, which has to wait for this one."""
-    if store.peers is not None:
-        await store.peers.ready()
+    if store.replicas is not None:
+        await store.replicas.ready()
 
 
 # The workers of one service. Each answers the others at a Unix socket in a folder that their user

@@ -30,7 +30,7 @@ async def open_schemas(vault: Vault, files: Path | None, keys: RecordKeys) -> Ca
     catalog = await open_catalog(vault, _report, (records_schema(keys),))
     try:
         await declare(catalog, files)
-    except BaseException:  # also for a stop: no other owner could close it yet
+    except BaseException:  # also for a stop: no other replica could close it yet
         await catalog.close()
         raise
     return catalog
@@ -164,7 +164,7 @@ def prefix_of(environment: str) -> str:
 def report(error: VaultError) -> None:
     """Log what maintenance met."""
     _metrics_log.error(
-        "upkeep of the vault failed and will be retried", code=error.code, text=error.message
+        "maintenance of the vault failed and will be retried", code=error.code, text=error.message
     )
 
 

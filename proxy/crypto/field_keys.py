@@ -152,7 +152,7 @@ class FieldKeys(Secret):
         self.turn(roots)
 
     def turn(self, roots: Sequence[bytes], coming: Sequence[bytes] = ()) -> None:
-        """Have these roots, the one that makes tokens first, and one that another owner of the
+        """Have these roots, the one that makes tokens first, and one that another replica of the
         store may make them with already.
         """
         environment, schema, field = self._label

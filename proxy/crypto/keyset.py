@@ -187,8 +187,8 @@ class Keyset(Secret):
             self._turn_issued()
 
     def follow(self, stored: "Keyset") -> None:
-        """Have the keys of a keyset that another owner of the store has changed: it was given
-        others, or lost some. One from before a change of this owner has no effect.
+        """Have the keys of a keyset that another replica has changed: it was given
+        others, or lost some. One from before a change of this replica has no effect.
 
         ``ValueError`` where it is neither.
         """

@@ -105,14 +105,14 @@ class RowTally(Protocol):
         """Counter and sum; ``None`` where this did not seal them."""
 
 
-class Peers(Protocol):
-    """The other owners of a store that may have several (replicas)."""
+class Replicas(Protocol):
+    """The other replicas that may have several (replicas)."""
 
-    slot: int  #: a number that no other owner has, below ``SLOTS``
+    slot: int  #: a number that no other replica has, below ``SLOTS``
 
     @property
     def margin(self) -> int:
-        """Milliseconds by which the clocks of two owners may differ."""
+        """Milliseconds by which the clocks of two replicas may differ."""
 
     async def lock(self, names: Sequence[bytes], *, wait: bool = True) -> bool:
         """Have these names to oneself, all or none: true once it has. Raises ``VAULT_DOWN``."""
@@ -121,7 +121,7 @@ class Peers(Protocol):
         """Let others have them; soon, and whatever happens."""
 
     def works(self, table: str, ids: AbstractSet[int]) -> None:
-        """Announce that this owner works on the live set ``ids``.
+        """Announce that this replica works on the live set ``ids``.
 
         Others need not wait for anything else it announced (``changes.Underway``).
         """
@@ -135,28 +135,28 @@ class Peers(Protocol):
         """Return what was announced of these names (``changes.Underway``)."""
 
     def leads(self) -> bool:
-        """Whether maintenance that one owner does for all is this one's."""
+        """Whether maintenance that one replica does for all is this one's."""
 
     async def alone(self) -> int | None:
         """Owners that have come so far, this one too; ``None`` while another one is there."""
 
     async def agree(self, agreement: Agreement) -> None:
-        """Say that this owner keeps to it, and all it has accepted before is durable or undone."""
+        """Say that this one keeps to it, and all it has accepted before is durable or undone."""
 
     async def disagreeing(self, agreement: Agreement) -> list[str]:
-        """Return all owners that have not agreed, this one too, as operators know them."""
+        """Return all replicas that have not agreed, this one too, as operators know them."""
 
     async def heard(self, counter: int) -> None:
         """Say that everything counts here that notes said when their root had that counter."""
 
     async def ready(self) -> None:
-        """Say that this owner has started: the next one may."""
+        """Say that this replica has started: the next one may."""
 
     async def changed(self) -> None:
-        """Wait until another owner has written a note, or for a second."""
+        """Wait until another replica has written a note, or for a second."""
 
 
-#: Largest number of owners.
+#: Largest number of replicas.
 SLOTS = 64
 
 
@@ -189,8 +189,8 @@ class Store(Protocol):
         """``None``: it has to be waited for."""
 
     @property
-    def peers(self) -> Peers | None:
-        """``None``: there are no other owners."""
+    def replicas(self) -> Replicas | None:
+        """``None``: there are no other replicas."""
 
     async def close(self) -> None:
         """Finish accepted work, then close. Idempotent."""
@@ -325,7 +325,7 @@ class Store(Protocol):
         """The notes of these names, or all, at one instant; compared with nothing."""
 
     async def refresh(self) -> Mapping[str, bytes]:
-        """The digests of all notes by name, as last written by any owner."""
+        """The digests of all notes by name, as last written by any replica."""
 
     async def check_notes(self) -> set[str]:
         """The names of all notes that are not as they were written last."""

@@ -206,7 +206,7 @@ class Reroot(NamedTuple):
 
 
 class Underway(NamedTuple):
-    """Tell other owners of the store what this one works on; nothing where it has no others.
+    """Tell other replicas what this one works on; nothing where it has no others.
 
     ``Conflict`` when one of ``begun`` is being worked on already.
     """

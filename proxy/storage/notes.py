@@ -41,26 +41,26 @@ class NoteWrite(NamedTuple):
 
 
 class ResealedNote(NoteWrite):
-    """One that says the same as before: of several owners, any may write it at any time."""
+    """One that says the same as before: of several replicas, any may write it at any time."""
 
     __slots__ = ()
 
 
 class FollowedNote(NoteWrite):
-    """One that every owner follows: it may be written beside others."""
+    """One that every replica follows: it may be written beside others."""
 
     __slots__ = ()
 
 
 class Agreement(NamedTuple):
-    """Proposal that all owners of a store may agree to (``Peers.agree``)."""
+    """Proposal that all replicas may agree to (``Replicas.agree``)."""
 
     job: str  #: note of the job that proposes it
     proposal: int  #: its number; who agrees to 0 agrees to whatever is proposed
 
 
 class AgreedNote(NoteWrite):
-    """Note that is read at the start, and may be written beside other owners that have agreed."""
+    """Note that is read at the start, and may be written beside other replicas that have agreed."""
 
     agreement: Agreement
 
@@ -223,7 +223,7 @@ class RootedNotes(ABC):
             )
 
     async def refresh(self) -> Mapping[str, bytes]:
-        """The digests of all notes by name, as last written by any owner.
+        """The digests of all notes by name, as last written by any replica.
 
         Raises ``VaultError(CANNOT_OPEN)`` as ``note``.
         """

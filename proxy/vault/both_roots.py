@@ -142,14 +142,14 @@ class BothRoots:
             self.ended([*removed, *replaced])
 
     async def _commit(self, table: str, changes: Sequence[Change]) -> None:
-        """Commit what has no hash under the other root; of several owners of the store one makes
+        """Commit what has no hash under the other root; of several replicas one makes
         both of its steps at a time, for another one may write under the other root.
         """
-        peers, keys = self._store.peers, list(_new_keys(changes))
-        if peers is None or not keys:
+        replicas, keys = self._store.replicas, list(_new_keys(changes))
+        if replicas is None or not keys:
             await self._store.commit(table, await self._bare(table, changes))
             return
-        locks = self._locks.setdefault(table, SharedLocks(peers, f"{table}\1"))
+        locks = self._locks.setdefault(table, SharedLocks(replicas, f"{table}\1"))
         locked = await locks.acquire(keys)
         try:
             await self._store.commit(table, await self._bare(table, changes))

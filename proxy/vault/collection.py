@@ -290,11 +290,11 @@ class Collection:
 
     def past(self, rid: int, began: int, live: RecordBody | None = None) -> Iterator[RecordBody]:
         """The versions of a record that were replaced since an instant, the newest first; beside
-        other owners, which may have taken values away, without fields that ``live`` lacks.
+        other replicas, which may have taken values away, without fields that ``live`` lacks.
         """
         for row in self.state.retired.since(rid, began):
             if self.sealer.knows(row.body):  # else its key has gone, meanwhile
-                yield self.sealer.open(row).within(live if self.state.peers else None)
+                yield self.sealer.open(row).within(live if self.state.replicas else None)
 
     def alive(self, row: Row) -> bool:
         """Whether the row has not expired; an expired one is never answered, swept or not."""

@@ -186,8 +186,8 @@ class Environments:
         name: str,
         ready: Callable[[Environment], Awaitable[None]] = _at_once,
     ) -> Environment:
-        """Make an environment; without an id it gets a random one. It is there, for other owners of
-        the store as well, when it is ``ready``.
+        """Make an environment; without an id it gets a random one. It is there, for other replicas
+        as well, when it is ``ready``.
 
         Raises ``VaultError``: INVALID_INPUT with every fault, CONFLICT for an id that was given
         before, UNPROCESSABLE when there are as many as there may be, BAD_KEYS when the master key
@@ -221,7 +221,7 @@ class Environments:
             await ready(environment)
             await self._write(environment, FollowedNote)
         except BaseException:  # also for a stop: no client knows of it, and it is empty
-            with suppress(VaultError):  # beside other owners its keys stay, which nothing uses
+            with suppress(VaultError):  # beside other replicas its keys stay, which nothing uses
                 await self._write(msgspec.structs.replace(environment, removed_at=self._clock()))
                 await self._store.drop_notes(keyset_note(environment.id))
             raise

@@ -130,13 +130,13 @@ class Replies:
             yield one
         finally:
             self._running.difference_update(running)
-            if collection.state.peers is not None:
+            if collection.state.replicas is not None:
                 collection.state.locks.release((key,))
 
 
 async def _alone(collection: Collection, key: bytes) -> bool:
-    """Whether no other owner of the store carries that request out."""
-    return collection.state.peers is None or await collection.state.locks.attempt(key)
+    """Whether no other replica carries that request out."""
+    return collection.state.replicas is None or await collection.state.locks.attempt(key)
 
 
 async def system_collection(vault: Vault) -> Collection:

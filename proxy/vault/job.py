@@ -1,6 +1,6 @@
 """Resumable passes over all rows of a table, and background jobs (``NotedJob``).
 
-Of several owners of a store (replicas) the one that leads does what a ``NotedJob`` has to do, and
+Of several replicas the one that leads does what a ``NotedJob`` has to do, and
 the others read how far it is.
 
 A pass goes batch by batch and holds each record's lock. Migrations and other jobs use it.
@@ -186,7 +186,7 @@ RunT = TypeVar("RunT", bound=JobRun)
 class NotedJob(ABC, Generic[RunT]):
     """Background runs, one at a time, whose state stands in a note of the store.
 
-    The next process that opens the store resumes there, and another owner of the store where the
+    The next process that opens the store resumes there, and another replica where the
     one that led is gone. ``load`` before use, ``follow_up`` now and then, ``close`` after it.
     """
 
@@ -213,7 +213,7 @@ class NotedJob(ABC, Generic[RunT]):
         self.run = None if self._stored is None else self._decode(self._stored)
 
     async def resume(self) -> None:
-        """Resume an interrupted run, or start a missing one, where that is for this owner to do.
+        """Resume an interrupted run, or start a missing one, where that is for this replica to do.
 
         After ``load``. Raises the errors of the store.
         """
@@ -230,18 +230,18 @@ class NotedJob(ABC, Generic[RunT]):
             await self.close()
             await self.load()
         elif not self._busy:
-            if self._store.peers is not None:
+            if self._store.replicas is not None:
                 await self.load()
                 await self._start()
             if self.state is JobState.DONE and not self._busy:
                 await self._look_again()
 
     async def alone(self) -> int | None:
-        """Tell one time without another owner of the store from the next; ``None``: there is one.
+        """Tell one time without another replica from the next; ``None``: there is one.
 
         Whoever sees the same number twice has been alone all the while.
         """
-        return 0 if self._store.peers is None else await self._store.peers.alone()
+        return 0 if self._store.replicas is None else await self._store.replicas.alone()
 
     async def stop(self) -> None:
         """Stop a run; ``begin`` resumes it. Raises the errors of the store."""
@@ -275,8 +275,8 @@ class NotedJob(ABC, Generic[RunT]):
 
     @property
     def leads(self) -> bool:
-        """Whether this owner of the store does what there is to do for all."""
-        return self._store.peers is None or self._store.peers.leads()
+        """Whether this replica does what there is to do for all."""
+        return self._store.replicas is None or self._store.replicas.leads()
 
     @property
     def _busy(self) -> bool:
@@ -297,8 +297,8 @@ class NotedJob(ABC, Generic[RunT]):
                 await asyncio.sleep(_RETRY)
 
     async def _is_of_another(self) -> bool:
-        """Whether another owner of the store has led meanwhile; ``follow_up`` tells who goes on."""
-        if self._store.peers is None:
+        """Whether another replica has led meanwhile; ``follow_up`` tells who goes on."""
+        if self._store.replicas is None:
             return False
         with suppress(VaultError):  # it is tried again, and then reported
             return await self._store.note(self._note) != self._stored

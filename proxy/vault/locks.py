@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 
 from proxy.crypto.prf import Digest, either
-from proxy.storage.base import Peers
+from proxy.storage.base import Replicas
 
 
 class RecordLocks:
@@ -37,7 +37,7 @@ class RecordLocks:
         return True
 
     async def attempt(self, name: bytes) -> bool:
-        """``take`` that also asks other owners of the store."""
+        """``take`` that also asks other replicas."""
         return self.take(name)
 
     async def acquire(self, names: Iterable[bytes]) -> tuple[bytes, ...]:
@@ -88,14 +88,14 @@ class RecordLocks:
 
 
 class SharedLocks(RecordLocks):
-    """The locks of a table whose records other owners of the store change as well.
+    """The locks of a table whose records other replicas change as well.
 
     Nothing can be taken at once: the others have to be asked.
     """
 
-    def __init__(self, peers: Peers, table: str) -> None:
+    def __init__(self, replicas: Replicas, table: str) -> None:
         super().__init__()
-        self._peers = peers
+        self._replicas = replicas
         self._table = table.encode() + b"\0"
 
     def take(self, name: bytes) -> bool:  # noqa: ARG002  # as it is called
@@ -106,7 +106,7 @@ class SharedLocks(RecordLocks):
             return False
         had = False
         try:
-            had = await self._peers.lock(self._named((name,)), wait=False)
+            had = await self._replicas.lock(self._named((name,)), wait=False)
         finally:
             if not had:
                 super().release((name,))
@@ -115,7 +115,7 @@ class SharedLocks(RecordLocks):
     async def acquire(self, names: Iterable[bytes]) -> tuple[bytes, ...]:
         taken = await super().acquire(names)
         try:
-            await self._peers.lock(self._named(taken))
+            await self._replicas.lock(self._named(taken))
         except BaseException:
             self.release(taken)
             raise
@@ -123,7 +123,7 @@ class SharedLocks(RecordLocks):
 
     def release(self, names: Iterable[bytes]) -> None:
         digests = tuple(either(names))
-        self._peers.unlock(self._named(digests))
+        self._replicas.unlock(self._named(digests))
         super().release(digests)
 
     def _named(self, names: Iterable[bytes]) -> list[bytes]:

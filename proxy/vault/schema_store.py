@@ -11,7 +11,7 @@ from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.base import Store
 from proxy.storage.notes import Agreement, FollowedNote, NoteWrite
 from proxy.storage.rows import Column, ColumnType, TableLayout
-from proxy.vault.owners import agreement_on, conflict_ignored
+from proxy.vault.replicas import agreement_on, conflict_ignored
 
 
 class Origin(enum.StrEnum):
@@ -94,7 +94,7 @@ class Entries:
 
     @property
     def agreement(self) -> Agreement:
-        """The proposal that an owner of the store agrees to who acts by these entries."""
+        """The proposal that a replica agrees to who acts by these entries."""
         return agreement_on(self._note, self._written)
 
     @property
@@ -111,7 +111,7 @@ class Entries:
         return self._book.doomed
 
     async def put(self, *entries: SchemaEntry) -> None:
-        """Write these entries, all at once, also beside other owners of the store.
+        """Write these entries, all at once, also beside other replicas.
 
         Raises ``VaultError``: ``CONFLICT`` when another process has changed one of them.
         """
@@ -221,7 +221,7 @@ class _Registry(msgspec.Struct, frozen=True, omit_defaults=True):
     schemas: dict[str, _TablePlacement]
     #: number of tables ever named; from before tables could be dropped it is unknown
     tables: int = 0
-    #: whether an owner of the store may write by it before all others know it
+    #: whether a replica may write by it before all others know it
     unheard: bool = False
 
     @property
@@ -252,9 +252,9 @@ async def place_schema(
 ) -> Placed:
     """Return the table of the schema; create and record it if it is new. Idempotent.
 
-    ``heard`` waits until every owner of the store knows the columns of the registry, and has those
-    in its rows: an owner that does not know a column leaves in it what another one has written. It
-    is called before the first change as well, so that an owner that never hears of one refuses it.
+    ``heard`` waits until every replica knows the columns of the registry, and has those
+    in its rows: a replica that does not know a column leaves in it what another one has written. It
+    is called before the first change as well, so that a replica that never hears of one refuses it.
     """
     while True:
         stored, registry = await _registry(store, environment)
@@ -268,9 +268,9 @@ async def place_schema(
             await heard()
         schemas = {**registry.schemas, schema.name: updated}
         named = registry.named + len(schemas) - len(registry.schemas)
-        unheard = fresh and stored is not None and store.peers is not None
+        unheard = fresh and stored is not None and store.replicas is not None
         content = _encode_layout(_Registry(schemas, named, unheard))
-        with conflict_ignored():  # another owner was faster: look at what it has made
+        with conflict_ignored():  # another replica was faster: look at what it has made
             await store.put_notes((FollowedNote(_note(environment), content, stored),))
 
 
@@ -294,7 +294,7 @@ async def _registry(store: Store, environment: str) -> tuple[bytes | None, _Regi
 
 
 async def known_layouts(store: Store, environment: str) -> tuple[list[TableLayout], Agreement]:
-    """The layouts of all tables, and what an owner of the store agrees to that knows them."""
+    """The layouts of all tables, and what a replica agrees to that knows them."""
     _, registry = await _registry(store, environment)
     content = _encode_layout(msgspec.structs.replace(registry, unheard=False))
     layouts = [placement.layout for placement in registry.schemas.values()]

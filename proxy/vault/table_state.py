@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from proxy.clock import Clock
 from proxy.crypto.prf import either
-from proxy.storage.base import SLOTS, Peers
+from proxy.storage.base import SLOTS, Replicas
 from proxy.storage.rows import Row
 from proxy.vault.locks import RecordLocks, SharedLocks
 from proxy.vault.open_columns import OpenColumns
@@ -92,9 +92,9 @@ class Sequencer:
 
     _EPOCH = 1_577_836_800_000
 
-    def __init__(self, clock: Clock, peers: Peers | None = None) -> None:
+    def __init__(self, clock: Clock, replicas: Replicas | None = None) -> None:
         self._clock = clock
-        self._step, slot = (1, 0) if peers is None else (SLOTS, peers.slot)
+        self._step, slot = (1, 0) if replicas is None else (SLOTS, replicas.slot)
         self._last = self._slot = slot
 
     def __call__(self) -> int:
@@ -146,13 +146,13 @@ class TableState:
     """State of a table in this process, beyond the store."""
 
     table: str = ""
-    peers: Peers | None = None  #: the other owners of the store
+    replicas: Replicas | None = None  #: the other replicas
     locks: RecordLocks = field(default_factory=RecordLocks)
     #: what bodies of the table bind
     columns: OpenColumns = field(default_factory=OpenColumns)
     #: record and staging ids of exchanges under way here
     in_flight: set[int] = field(default_factory=set)
-    #: the same of all owners of the store, as ``look`` found it last; the very set above where this
+    #: the same of all replicas, as ``look`` found it last; the very set above where this
     #: process is the only one
     at_work: Container[int] = field(init=False)
     #: Names of records that were deleted, unknown to the vault, while others were being made; and
@@ -180,21 +180,21 @@ class TableState:
 
     def __post_init__(self) -> None:
         self.at_work = self.in_flight
-        if self.peers is not None:
-            self.locks = SharedLocks(self.peers, self.table)
-            self.peers.works(self.table, self.in_flight)
+        if self.replicas is not None:
+            self.locks = SharedLocks(self.replicas, self.table)
+            self.replicas.works(self.table, self.in_flight)
 
     async def look(self) -> None:
         """Learn the other owners' work; call it after reading the data to judge."""
-        if self.peers is not None:
-            others = await self.peers.at_work(self.table)
+        if self.replicas is not None:
+            others = await self.replicas.at_work(self.table)
             self.at_work = _Together(self.in_flight, others)
 
     async def hear(self, keys: Iterable[bytes]) -> None:
         """Learn the announcements on these names from others in flight (``gone``, ``named``)."""
-        if self.peers is None:
+        if self.replicas is None:
             return
-        rows = await self.peers.overtaken(self.table, list(either(keys)))
+        rows = await self.replicas.overtaken(self.table, list(either(keys)))
         self.gone = {key: at for key, rid, _, at in rows if rid is None}
         self.named = {}
         for key, rid, salt, at in sorted(rows, key=itemgetter(3)):
@@ -203,11 +203,11 @@ class TableState:
 
     def stamp(self, number: int) -> int:
         """An instant for other owners, as a sequence number late enough for their clocks."""
-        return number if self.peers is None else number + (self.peers.margin << TIME_SHIFT)
+        return number if self.replicas is None else number + (self.replicas.margin << TIME_SHIFT)
 
     def before(self, instant: int) -> int:
-        """An instant that was before that one by the clock of any owner of the store."""
-        return instant if self.peers is None else instant - self.peers.margin
+        """An instant that was before that one by the clock of any replica."""
+        return instant if self.replicas is None else instant - self.replicas.margin
 
     def doubt(self, rid: int) -> None:
         """An update of this record is answered in a way that a refusal may be."""

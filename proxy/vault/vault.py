@@ -22,7 +22,7 @@ from proxy.vault.collection import Collection, HistoryPolicy, ObserveVault, Tabl
 from proxy.vault.column_binding import ColumnBinding
 from proxy.vault.environments import open_keyset
 from proxy.vault.expiry import delete_expired, prune, reap
-from proxy.vault.owners import AGREED_WITHIN, until_agreed
+from proxy.vault.replicas import AGREED_WITHIN, until_agreed
 from proxy.vault.row_tallies import RowTallies
 from proxy.vault.schema_store import (
     forget_schema,
@@ -88,7 +88,7 @@ class Vault:
         return collection
 
     async def heard(self, patience: float = AGREED_WITHIN) -> None:
-        """Wait until every owner of the store knows the columns of all tables.
+        """Wait until every replica knows the columns of all tables.
 
         Raises ``VaultError(REPLICAS_RUNNING)`` where one does not follow, so that nothing may be
         changed that others have to know.
@@ -96,15 +96,15 @@ class Vault:
         await until_agreed(self.store, self.follow, patience)
 
     async def follow(self) -> Agreement:
-        """Know the columns that other owners of the store have given to tables, and agree to it:
+        """Know the columns that other replicas have given to tables, and agree to it:
         what they write there stays in the rows that are written here, too.
         """
         layouts, agreement = await known_layouts(self.store, self.environment)
         for layout in layouts:
             await self.store.ensure(layout)
             await self._bound_state(layout)
-        if self.store.peers is not None:
-            await self.store.peers.agree(agreement)
+        if self.store.replicas is not None:
+            await self.store.replicas.agree(agreement)
         return agreement
 
     async def unshaped(self, schema: Schema) -> Collection:
@@ -203,7 +203,7 @@ class Vault:
         """Return this process's state of a table, whoever declares it."""
         state = self._states.get(table)
         if state is None:
-            state = self._states[table] = TableState(table, self._context.store.peers)
+            state = self._states[table] = TableState(table, self._context.store.replicas)
         return state
 
     async def altered(self) -> list[str]:
@@ -277,9 +277,9 @@ class Vault:
         fault, self._fault = self._fault, None
         if fault is not None:
             raise fault
-        peers = self._context.store.peers
-        if peers is not None and not peers.leads():
-            return  # another owner of the store does the rest for all
+        replicas = self._context.store.replicas
+        if replicas is not None and not replicas.leads():
+            return  # another replica does the rest for all
         for collection in tuple(self._collections.values()):
             await delete_expired(collection)
             await prune(collection)
@@ -328,7 +328,7 @@ def new_vault(
     keyset: Keyset, store: Store, clock: Clock, observe: ObserveVault, options: VaultOptions
 ) -> Vault:
     """The vault of an opened keyset."""
-    sequence, history = Sequencer(clock, store.peers), options.history
+    sequence, history = Sequencer(clock, store.replicas), options.history
     context = VaultContext(
         options.environment, keyset, store, clock, sequence, options.region, observe, history
     )

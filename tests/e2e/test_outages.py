@@ -150,7 +150,7 @@ async def test_a_disk_that_fills_up_during_the_start_does_not_end_it(crowd: Crow
     assert await crowd.create(0) == 201
     await until(
         lambda: bool(
-            crowd.installation.events("upkeep of the audit log failed and will be retried")
+            crowd.installation.events("maintenance of the audit log failed and will be retried")
         )
     )
     crowd.installation.armed.unlink()

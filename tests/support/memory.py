@@ -15,7 +15,7 @@ from typing import Any as Anything
 from typing import NoReturn
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitGuard, Engine, Hooks, Peers, RawTables, RowTally
+from proxy.storage.base import CommitGuard, Engine, Hooks, RawTables, Replicas, RowTally
 from proxy.storage.changes import Change
 from proxy.storage.notes import CopiedNotes, NoteWrite
 from proxy.storage.query import (
@@ -154,7 +154,7 @@ class MemoryStore(CopiedNotes):
         super().__init__({})
         self.guard: CommitGuard | None = None
         self.at_once = None
-        self.peers: Peers | None = None
+        self.replicas: Replicas | None = None
         self._hooks = hooks or Hooks()
         self._tables: dict[str, Table] = {}
         self._doomed: dict[str, None] = {}  # in the order of their release

@@ -21,8 +21,8 @@ _LEAVE = (
 async def open_replica(uri: str) -> PostgresStore:
     """One more owner, started."""
     store = await open_postgres(uri, Hooks())
-    assert store.peers is not None
-    await store.peers.ready()
+    assert store.replicas is not None
+    await store.replicas.ready()
     return store
 
 

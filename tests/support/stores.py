@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitGuard, Peers, RowTally, Store
+from proxy.storage.base import CommitGuard, Replicas, RowTally, Store
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteRoot, NoteWrite
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
@@ -136,9 +136,9 @@ class FailingStore:
         """Everything is waited for, so that traps are met."""
 
     @property
-    def peers(self) -> Peers | None:
+    def replicas(self) -> Replicas | None:
         """Those of the inner store."""
-        return self.inner.peers
+        return self.inner.replicas
 
     @property
     def root(self) -> NoteRoot | None:

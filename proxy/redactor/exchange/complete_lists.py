@@ -46,7 +46,7 @@ class CompleteExchange(RuleExchange):
         """As of any exchange; what the answer lacks is decided when it is restored."""
         restored = await super().restore_response(answer)
         state = self._collection.state
-        if (state.deletes or state.peers is not None) and self._is_whole(answer):
+        if (state.deletes or state.replicas is not None) and self._is_whole(answer):
             long = len(answer.body) > SMALL and is_long(answer.body)
             body = await self._read_answer(answer, long)
             items = body.items if body is not None else ()

@@ -358,5 +358,5 @@ def _is_seen(joined: BoundOperation) -> bool:
 def _keeps_plainly(collection: Collection) -> bool:
     """Whether records of the collection have values alone, and tokens that differ from these."""
     clear = any(one.resolution is Resolution.CLEAR for one in collection.tokenizers.values())
-    special = collection.parts.names or collection.state.peers is not None
+    special = collection.parts.names or collection.state.replicas is not None
     return type(collection) is Collection and not (clear or special)

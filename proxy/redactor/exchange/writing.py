@@ -174,7 +174,7 @@ class Writing:
 
     def _keep_locks(self) -> Callable[[], None] | None:
         """Return the later release of the locks, as other owners know no deferred settlements."""
-        if self.collection.state.peers is None:
+        if self.collection.state.replicas is None:
             return None
         locks, self.locks = self.locks, ()
         return partial(self.collection.state.locks.release, locks)
@@ -245,7 +245,7 @@ class Writing:
     async def _overtake(self, ids: Sequence[str], writes: Sequence[StagedWrite]) -> None:
         unknown = list(set(ids) - {one.key for one in writes})
         overtake(self.collection, unknown)
-        if unknown and self.collection.state.peers is not None:
+        if unknown and self.collection.state.replicas is not None:
             await self.settle(tell_overtaken, unknown)
 
     async def _lock(self, keys: Sequence[str]) -> None:

@@ -161,5 +161,5 @@ class Widening:
         return await enter(connection, self._layout, await self._present(connection))
 
     async def _present(self, connection: Any) -> dict[str, str]:
-        await connection.execute(JOINING)  # another owner may add the same
+        await connection.execute(JOINING)  # another replica may add the same
         return await present_columns(connection, self._layout) or {}

@@ -49,7 +49,7 @@ FOLD: Final = (
     " ON CONFLICT (name, writer) DO UPDATE SET rows = counts.rows + excluded.rows"
 )
 
-#: Removes what owners before have left.
+#: Removes what replicas before have left.
 _ALONE: Final = (
     "DELETE FROM writers; DELETE FROM locks; DELETE FROM flight; DELETE FROM overtaken;"
     " DELETE FROM agreed"

@@ -73,7 +73,7 @@ _LOOK: Final = (
     " (hashtext(current_schema() || ':' || w.id)::bigint & 4294967295)::oid) AS in_session"
     " FROM writers AS w"
 )
-#: The number of an owner stays taken, whatever becomes of its transaction or of the server.
+#: The number of a replica stays taken, whatever becomes of its transaction or of the server.
 _NUMBERED: Final = "SELECT nextval('joined')"
 _ALONE: Final = (
     "SELECT last_value FROM joined WHERE NOT EXISTS (SELECT 1 FROM writers WHERE id <> $1)"
@@ -134,8 +134,8 @@ _NOT_ALONE: Final = (
 )
 
 
-class _Owner(NamedTuple):
-    """An owner as the last look found it."""
+class _Replica(NamedTuple):
+    """A replica as the last look found it."""
 
     writer: int
     slot: int
@@ -167,7 +167,7 @@ class _Owner(NamedTuple):
 
 
 class SharedLink(DatabaseLink):
-    """The connections of one of several owners."""
+    """The connections of one of several replicas."""
 
     shares = True
 
@@ -179,12 +179,12 @@ class SharedLink(DatabaseLink):
         self.sure: set[bytes] = set()
         self.wanted: set[bytes] = set()
         self.stray: set[bytes] = set()
-        self.others: list[_Owner] = []
+        self.others: list[_Replica] = []
         self.host = f"{_machine()} {os.getpid()}"
         self.label = f"{gethostname()}, process {os.getpid()}"  #: as operators know it
         #: names that are unlocked while a new session asks whose they are; None at other times
         self.released: set[bytes] | None = None
-        #: since when an owner seems to be gone, or hangs in its session, without a sign of life
+        #: since when a replica seems to be gone, or hangs in its session, without a sign of life
         self._missed: dict[tuple[int, bool, datetime], float] = {}
         self._back = -math.inf  #: when the session of this process was made again
 
@@ -202,9 +202,11 @@ class SharedLink(DatabaseLink):
         before = time.monotonic()
         if self._registered and await connection.execute(_LOOKED, self.writer_id) == "UPDATE 0":
             raise self.fenced()
-        owners = [_Owner(*raw) for raw in await connection.fetch(_LOOK)]
-        self.others = [one for one in owners if one.writer != self.writer_id]
-        if self._registered and not any(one.in_session for one in owners if one not in self.others):
+        replicas = [_Replica(*raw) for raw in await connection.fetch(_LOOK)]
+        self.others = [one for one in replicas if one.writer != self.writer_id]
+        if self._registered and not any(
+            one.in_session for one in replicas if one not in self.others
+        ):
             self.blind()
             return
         # one that still looks at the others lives, and only has trouble with its session
@@ -213,10 +215,10 @@ class SharedLink(DatabaseLink):
         }
         self._missed = {one: self._missed.get(one, before) for one in gone}
         unsettled = before - self._back < STALE
-        for one, owner in gone.items():
-            wait = STALE if unsettled or owner.moved else GRACE
-            if owner.ended or before - self._missed[one] >= wait:
-                await self._clear_away(connection, owner)
+        for one, replica in gone.items():
+            wait = STALE if unsettled or replica.moved else GRACE
+            if replica.ended or before - self._missed[one] >= wait:
+                await self._clear_away(connection, replica)
                 del self._missed[one]
 
     async def alone(self, connection: Any) -> int | None:
@@ -230,12 +232,12 @@ class SharedLink(DatabaseLink):
         """A look came to nothing: who seemed to be gone may have had the same trouble."""
         self._missed.clear()
 
-    async def _clear_away(self, connection: Any, owner: _Owner) -> None:
+    async def _clear_away(self, connection: Any, replica: _Replica) -> None:
         async with connection.transaction():
             free = f"SELECT pg_try_advisory_xact_lock{_MINE}"
             # of one that is in its session and hangs, the lock is held
-            if owner.in_session or await connection.fetchval(free, owner.writer):
-                await connection.execute(_LEAVE, owner.writer)
+            if replica.in_session or await connection.fetchval(free, replica.writer):
+                await connection.execute(_LEAVE, replica.writer)
 
     async def _own(self, connection: asyncpg.Connection) -> None:
         await self._take_part(connection)
@@ -289,7 +291,8 @@ class SharedLink(DatabaseLink):
             self.released = None
         if taken - released:
             raise self.fenced()
-        self.stray |= set(names) - self.sure  # other owners do not know them, unless they do by now
+        # other replicas do not know them, unless they do by now
+        self.stray |= set(names) - self.sure
 
     def _refuse_join(self) -> None:
         """Raise ``VaultError(STORE_BUSY)`` for as long as no process may start."""
@@ -316,7 +319,7 @@ def _machine() -> str:
 
 
 def has_clock_of(host: str | None, other: str) -> bool:
-    """Whether two owners have one clock: that of a machine since its start."""
+    """Whether two replicas have one clock: that of a machine since its start."""
     return (host or "").partition(" ")[0] == other.partition(" ")[0] != ""
 
 
@@ -365,7 +368,7 @@ async def tell(connection: Any, writer: int, works: Iterable[tuple[str, Underway
 
 
 def are_followed(writes: Sequence[NoteWrite]) -> bool:
-    """Whether other owners read one of these notes again at once."""
+    """Whether other replicas read one of these notes again at once."""
     kinds = {name.partition(":")[0].partition("/")[0] for name, _, _ in writes}
     return not FOLLOWED_NOTES.isdisjoint(kinds)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitGuard, Engine, Hooks, Peers, RowTally
+from proxy.storage.base import CommitGuard, Engine, Hooks, Replicas, RowTally
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.postgres.address import DatabaseAddress, parse_address
@@ -25,7 +25,7 @@ from proxy.storage.postgres.link import (
     look,
     refuse_no_right,
 )
-from proxy.storage.postgres.peers import DatabasePeers
+from proxy.storage.postgres.replica_messages import DatabaseReplicas
 from proxy.storage.postgres.replicas import SharedLink, announce_notes, are_followed
 from proxy.storage.postgres.select import aggregate_rows, select_page
 from proxy.storage.postgres.standby import Questions
@@ -82,12 +82,12 @@ class PostgresStore(RootedNotes):
         super().__init__()
         self.guard: CommitGuard | None = None
         self.at_once = None
-        self.peers: Peers | None = None
-        self._peers: DatabasePeers | None = None
+        self.replicas: Replicas | None = None
+        self._replicas: DatabaseReplicas | None = None
         self._link = link
         self._writer = PostgresWriter(link, hooks)
         if isinstance(link, SharedLink):
-            self.peers = self._peers = DatabasePeers(link, self._writer)
+            self.replicas = self._replicas = DatabaseReplicas(link, self._writer)
         self._questions = Questions(link, hooks)
         self._tables: dict[str, TableSql] = {}
         self._closed = False
@@ -109,8 +109,8 @@ class PostgresStore(RootedNotes):
             with suppress(VaultError):  # waiters are informed separately
                 if self._link.adrift:
                     await self._writer.call(lambda connection: connection.execute("SELECT 1"))
-                if self._peers is not None:
-                    await self._peers.look()
+                if self._replicas is not None:
+                    await self._replicas.look()
 
     def raw(self) -> PostgresTables:
         return PostgresTables(self._link, self._writer.call)
@@ -123,16 +123,16 @@ class PostgresStore(RootedNotes):
             await asyncio.gather(self._watch, return_exceptions=True)
         await self._questions.close()
         await self._writer.close()
-        if self._peers is not None:
-            await self._peers.close()
+        if self._replicas is not None:
+            await self._replicas.close()
         await self._link.close()
 
     async def ensure(self, layout: TableLayout) -> None:
         check_names(layout)
         self._refuse_closed()
         sql = self._tables.get(layout.table)
-        if sql is not None and self.peers is not None and sql.layout.begins_with(layout):
-            return  # a layout only grows: another owner has given it more columns since
+        if sql is not None and self.replicas is not None and sql.layout.begins_with(layout):
+            return  # a layout only grows: another replica has given it more columns since
         present = await self._link.read(lambda connection: present_columns(connection, layout))
         if present is None:
             parts = self._link.address.partitions
@@ -162,7 +162,7 @@ class PostgresStore(RootedNotes):
 
     async def keep_tally(self, table: str, tally: RowTally, *, first: bool) -> int | None:
         self._statements(table)
-        if self.peers is not None:
+        if self.replicas is not None:
             raise VaultError(Code.BAD_SETTINGS, _NO_SUMS)
         tallies = self._writer.tallies
         try:
@@ -312,8 +312,8 @@ class PostgresStore(RootedNotes):
 
     async def put_notes(self, writes: Sequence[NoteWrite]) -> None:
         await super().put_notes(writes)
-        if self._peers is not None and self.root is not None and are_followed(writes):
-            await self._peers.heard_by_all(self.root.state.counter)
+        if self._replicas is not None and self.root is not None and are_followed(writes):
+            await self._replicas.heard_by_all(self.root.state.counter)
 
     async def notes(self, ending: str) -> list[str]:
         self._refuse_closed()

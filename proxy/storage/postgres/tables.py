@@ -86,7 +86,7 @@ async def make_tables(connection: Any, layout: TableLayout, partitions: int = 0)
     """Make the tables of a layout, where they are missing, inside the caller's transaction; the
     columns that they have then. New tables have so many partitions.
     """
-    await connection.execute(JOINING)  # another owner may make the same
+    await connection.execute(JOINING)  # another replica may make the same
     present = await present_columns(connection, layout)
     if present is not None:
         return present

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitGuard, Engine, Hooks, Peers, RowTally
+from proxy.storage.base import CommitGuard, Engine, Hooks, Replicas, RowTally
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.query import (
@@ -87,7 +87,7 @@ class SqliteStore(RootedNotes):
     def __init__(self, file: DatabaseFile, writer: SqliteWriter) -> None:
         super().__init__()
         self.guard: CommitGuard | None = None
-        self.peers: Peers | None = None
+        self.replicas: Replicas | None = None
         self._file = file
         self._writer = writer
         self._readers = Readers(lambda: add_functions(file.connect_reader(cache=_CACHE)))

@@ -30,7 +30,7 @@ from proxy.vault.maintenance.rehash import (
 from proxy.vault.maintenance.rehash_job import RehashJob, RehashRequest, RehashRun, open_job
 from proxy.vault.maintenance.rehash_rules import ALL_OTHERS, RehashRules, read_dtk, read_rules
 from proxy.vault.maintenance.verify import VaultFault, VaultFindings, extent, verify_vault
-from proxy.vault.owners import is_alone
+from proxy.vault.replicas import is_alone
 
 __all__ = [
     "ALL_OTHERS", "HashRotation", "HashRotationRun", "ReencryptionJob", "ReencryptionRun",

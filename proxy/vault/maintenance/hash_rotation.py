@@ -7,7 +7,7 @@ next process that opens the vault resumes there.
 
 A second round follows once no work with an earlier hash can be in flight. A round without finds
 ends the run, and the older root is dropped as soon as no stored answer needs it. Beside other
-owners of the store (replicas) it is dropped when all have agreed (``retirement``) and a round after
+replicas it is dropped when all have agreed (``retirement``) and a round after
 that has found nothing.
 """
 
@@ -40,7 +40,7 @@ _NOTED: Final = 20
 _ROUNDS: Final = 4
 _LATER: Final = 3_600_000
 _NO_VERSION: Final = -1  # smaller than any
-#: What needs the older root, though no data does: other owners of the store, until they agree.
+#: What needs the older root, though no data does: other replicas, until they agree.
 _INSTANCES: Final = "instances"
 
 
@@ -61,7 +61,7 @@ class HashRotationRun(RetirementRun, frozen=True):
     #: data that still needs the older root, by kind
     left: Mapping[str, int] = {}
     again: int = 0  #: when to look again
-    agreed: bool = False  #: all owners had agreed to the proposal before this round began
+    agreed: bool = False  #: all replicas had agreed to the proposal before this round began
 
 
 _change = msgspec.structs.replace
@@ -169,7 +169,7 @@ class HashRotation(RetirementJob[HashRotationRun]):
         return False
 
     async def _dropped(self, run: HashRotationRun) -> bool:
-        """Let the older root go; ``False``: other owners of the store are there, which use it."""
+        """Let the older root go; ``False``: other replicas are there, which use it."""
         agreed = self._agreement if run.agreed and not run.moved else None
         if await self.alone() is not None:
             agreed = None

@@ -4,11 +4,11 @@ The store comes first, always: a wrapped keyset is opened before it is written, 
 the one that it was made from, and read back before use. So no crash leaves a vault that does not
 open, and two processes, or the end of an environment, never undo each other.
 
-Of several owners of a store (replicas) one writes the next keyset beside the present one. Each
-reads it, opens from then on whatever is under its keys, and agrees (``Peers.agree``); hashes know
-both roots by then. When all have agreed, the next keyset takes the place of the present one in a
-transaction during which no owner joins, and each uses it as soon as it hears of that. An owner that
-cannot open it, hangs, or is of a version before this one does not agree, and nothing is changed.
+Of several replicas one writes the next keyset beside the present one. Each reads it, opens from
+then on whatever is under its keys, and agrees (``Replicas.agree``); hashes know both roots by then.
+When all have agreed, the next keyset takes the place of the present one in a transaction during
+which no replica joins, and each uses it as soon as it hears of that. A replica that cannot open it,
+hangs, or is of a version before this one does not agree, and nothing is changed.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from proxy.storage.base import Store
 from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.query import changed_meanwhile
 from proxy.vault.environments import keyset_note
-from proxy.vault.owners import (
+from proxy.vault.replicas import (
     AGREED_WITHIN,
     BETWEEN_LOOKS,
     agreement_on,
@@ -39,7 +39,7 @@ async def renew_keys(
     older ones still open.
 
     Raises ``VaultError``: BAD_KEYS if the master key is not that of this vault, CONFLICT if another
-    process changes the keyset, REPLICAS_RUNNING if another owner of the store has not agreed in
+    process changes the keyset, REPLICAS_RUNNING if another replica has not agreed in
     ``patience`` seconds, and the errors of the store. The keys in use then stay.
     """
     keyset.adopt(await _succeed(store, master, keyset.environment, Keyset.rotated, patience))
@@ -102,10 +102,10 @@ async def drop_keys(
 ) -> bool:
     """Take data keys out of a keyset in use; whatever they have sealed never opens again.
 
-    ``False``: another owner of the store, which believed to lead as well, did so meanwhile.
+    ``False``: another replica, which believed to lead as well, did so meanwhile.
 
     The store is written first, and read back: after a crash the keys are there, or they are gone.
-    The caller knows that they are unused. ``agreed``: what all other owners have agreed to, else
+    The caller knows that they are unused. ``agreed``: what all other replicas have agreed to, else
     there must be none: ``VaultError(REPLICAS_RUNNING)``. Otherwise raises as ``renew_keys``, and
     ``ValueError`` for the current key.
     """
@@ -142,7 +142,7 @@ async def wrapper(store: Store, environment: str) -> str | None:
 
 
 async def follow_keyset(store: Store, master: MasterKey, keyset: Keyset) -> None:
-    """Have the keys that the store has, which another owner may have changed.
+    """Have the keys that the store has, which another replica may have changed.
 
     Raises as ``renew_keys``.
     """
@@ -175,7 +175,7 @@ async def _succeed(
     change: Callable[[Keyset], Keyset],
     patience: float = AGREED_WITHIN,
 ) -> Keyset:
-    """Change the stored keyset, with all owners of the store where there are several; the keyset as
+    """Change the stored keyset, with all replicas where there are several; the keyset as
     read back.
     """
     while True:
@@ -199,7 +199,7 @@ async def _change_together(
     async with taking_turns(store, name, BETWEEN_LOOKS):
         if await _stored(store, environment) != before:  # nobody could follow this one any more
             raise changed_meanwhile(keyset_note(environment))
-        other = await store.note(name)  # of an owner that is gone, and its lock with it
+        other = await store.note(name)  # of a replica that is gone, and its lock with it
         await store.put_notes([NoteWrite(name, wrapped, other)])
         try:
             if await _stored(store, environment) != before:  # an older key was dropped since
@@ -214,19 +214,19 @@ async def _change_together(
 
 
 async def _agreed(store: Store, present: NoteWrite, gone: NoteWrite, patience: float) -> None:
-    """Write both notes as soon as all owners have agreed to the next keyset.
+    """Write both notes as soon as all replicas have agreed to the next keyset.
 
     Raises ``VaultError(REPLICAS_RUNNING)``, which names those that have not in time.
     """
     agreement = agreement_on(gone.name, present.content)
     until = time.monotonic() + patience
     while True:
-        blockers = await store.peers.disagreeing(agreement) if store.peers else ()
+        blockers = await store.replicas.disagreeing(agreement) if store.replicas else ()
         try:
             if not blockers:
                 return await store.put_notes([AgreedNote.of(present, agreement), gone])
         except VaultError as error:
-            if error.code is not Code.REPLICAS_RUNNING:  # another owner has just come
+            if error.code is not Code.REPLICAS_RUNNING:  # another replica has just come
                 raise
         if time.monotonic() > until:
             raise VaultError(

@@ -8,7 +8,7 @@ Then all data is scanned once more (``keyuse``), with a guard that notices concu
 older key without finds is dropped (``Retire``). Finds are stored, so that everyone can see why a
 key is still there, and the scan is repeated: after the last answer has expired, else a day later.
 
-Of several owners of the store (replicas) the one that leads does all that while the others serve.
+Of several replicas the one that leads does all that while the others serve.
 Their commits are noticed by no guard of this process. So beside others a key is dropped when all
 have agreed, each with a guard that refuses it (``retirement``).
 """
@@ -42,8 +42,8 @@ _DAY: Final = 86_400_000
 #: The same where only something came meanwhile that an older key has sealed.
 _SOON: Final = 60_000
 
-#: Takes these data keys out of the keyset: nothing needs them any more, and all owners have agreed,
-#: where there are several. No effect where another key seals meanwhile.
+#: Takes these data keys out of the keyset: nothing needs them any more, and all replicas have
+#: agreed, where there are several. No effect where another key seals meanwhile.
 Retire = Callable[[Sequence[str], Agreement | None], Awaitable[None]]
 
 
@@ -74,7 +74,7 @@ class ReencryptionRun(RetirementRun, frozen=True):
     #: result of the last scan, by key and kind
     used: Mapping[str, Mapping[str, int]] | None = None
     again: int = 0  #: when to look again, in milliseconds since the epoch
-    together: bool = False  #: another owner of the store was there at the last look
+    together: bool = False  #: another replica was there at the last look
 
 
 _change = msgspec.structs.replace
@@ -227,7 +227,7 @@ class ReencryptionJob(RetirementJob[ReencryptionRun]):
         return True
 
     async def _dropped(self, keys: Sequence[str], agreed: Agreement | None) -> bool:
-        """Let data keys go; ``False``: another owner of the store has just come."""
+        """Let data keys go; ``False``: another replica has just come."""
         key_guard_of(self._vault.store).refuse(keys)
         try:
             await self._retire(keys, agreed)

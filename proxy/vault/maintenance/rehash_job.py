@@ -4,7 +4,7 @@ after a stop or a crash.
 There is one at a time. Its request is a sealed note of the store, with the caller's key in it until
 the run has ended; its position is another one (``migration.Pass``). Each record gets all of its
 tokens in one commit, under its lock. A record is visited only once in a run, so that no caller gets
-a token that is already gone. Of several owners of the store, one that is alone does it.
+a token that is already gone. Of several replicas, one that is alone does it.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from proxy.storage.rows import Row
 from proxy.vault.job import JobProgress, JobState, Pass
 from proxy.vault.maintenance.rehash import Rehash
 from proxy.vault.maintenance.rehash_rules import RehashRules, read_rules
-from proxy.vault.owners import until_alone
 from proxy.vault.records.repository import Records
+from proxy.vault.replicas import until_alone
 from proxy.vault.schemas.catalog import Catalog
 from proxy.vault.vault import Vault
 

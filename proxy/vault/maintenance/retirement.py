@@ -1,13 +1,13 @@
-"""Agreement of all owners of a store (replicas) before an older key is dropped.
+"""Agreement of all replicas before an older key is dropped.
 
-The owner that leads proposes: the note of its job names what it would drop, and a fresh number.
-With its maintenance each owner reads that, lets nothing through any more that the older key is
+The replica that leads proposes: the note of its job names what it would drop, and a fresh number.
+With its maintenance each replica reads that, lets nothing through any more that the older key is
 needed for, and writes down the number once all commits that it has accepted before are durable
-(``Peers.agree``). When all have, the leader scans once more. The keyset without the key is written
-in a transaction during which no owner joins, and which is refused unless every owner that can still
-write has agreed (``AgreedNote``).
+(``Replicas.agree``). When all have, the leader scans once more. The keyset without the key is
+written in a transaction during which no replica joins, and which is refused unless every replica
+that can still write has agreed (``AgreedNote``).
 
-So whoever does not agree keeps the key: an owner of a version before this one, one that has yet to
+So whoever does not agree keeps the key: a replica of a version before this one, one that has yet to
 start, and one that hangs, until it is cleared away and can write nothing more. Finds of the last
 scan withdraw the proposal. A crash leaves a proposal and agreements, and the next leader goes on.
 """
@@ -39,7 +39,7 @@ RetirementT = TypeVar("RetirementT", bound=RetirementRun)
 
 
 class RetirementJob(NotedJob[RetirementT]):
-    """Runs whose last step needs the agreement of all owners.
+    """Runs whose last step needs the agreement of all replicas.
 
     ``linger``: seconds after which no work uses what it has read before.
     """
@@ -53,10 +53,10 @@ class RetirementJob(NotedJob[RetirementT]):
         linger: float = 0.0,
     ) -> None:
         super().__init__(store, note, of, report)
-        #: the owners that have not agreed to the proposal, as operators know them
+        #: the replicas that have not agreed to the proposal, as operators know them
         self.blockers: Sequence[str] = ()
         self._linger = linger
-        self._proposal = 0  #: that this owner keeps to
+        self._proposal = 0  #: that this replica keeps to
         self._waited = self._last = 0.0
 
     async def follow_up(self) -> None:
@@ -67,20 +67,20 @@ class RetirementJob(NotedJob[RetirementT]):
 
     async def ask_blockers(self) -> Sequence[str]:
         """Read who has not agreed to the proposal; nobody where there is none."""
-        run, peers = self.run, self._store.peers
+        run, replicas = self.run, self._store.replicas
         open_ = run is not None and not set(self._keys).isdisjoint(run.retiring)
-        self.blockers = await peers.disagreeing(self._agreement) if peers and open_ else ()
+        self.blockers = await replicas.disagreeing(self._agreement) if replicas and open_ else ()
         return self.blockers
 
     @property
     @abstractmethod
     def _keys(self) -> Sequence[str]:
-        """The ids of all keys of this kind that this owner has."""
+        """The ids of all keys of this kind that this replica has."""
 
     @abstractmethod
     def _comply(self, run: RetirementT) -> bool:
-        """Let nothing through that a retiring key is needed for; ``False``: this owner cannot, for
-        it does not write with the key of the run.
+        """Let nothing through that a retiring key is needed for; ``False``: this replica cannot,
+        for it does not write with the key of the run.
         """
 
     @property
@@ -98,8 +98,8 @@ class RetirementJob(NotedJob[RetirementT]):
         Of the time between two calls no more than ``linger`` counts: a process that stood still
         has ended nothing.
         """
-        run, peers = self.run, self._store.peers
-        if run is None or peers is None or not self._comply(run):
+        run, replicas = self.run, self._store.replicas
+        if run is None or replicas is None or not self._comply(run):
             return
         now = time.monotonic()
         if self._proposal != run.proposal:
@@ -107,7 +107,7 @@ class RetirementJob(NotedJob[RetirementT]):
         self._waited += min(now - self._last, self._linger)
         self._last = now
         if self._waited >= 2 * self._linger:
-            await peers.agree(self._agreement)
+            await replicas.agree(self._agreement)
 
     def _proposing(self, run: RetirementT, keys: Sequence[str]) -> RetirementT:
         """The run with the proposal to drop these keys; without any where there are none."""

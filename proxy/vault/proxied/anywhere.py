@@ -91,7 +91,7 @@ async def _look_back(
             await give_way()
     opened = await open_with_staged(collection, {rid for rid, _ in replaced.values()}, ())
     revealed.opened.update(opened)
-    alone = collection.state.peers is None  # other owners may have taken a value away
+    alone = collection.state.replicas is None  # other replicas may have taken a value away
     for item, restored in pairs:
         for number, token in enumerate(item.places):
             rid, value = replaced.get(token, (0, None))

@@ -149,7 +149,7 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
     displaced, twins = list[Change](), dict[int, int]()
     open_binds, overtaken = binds, 0
     for attempt in range(_TRIES):
-        if collection.state.peers is not None:
+        if collection.state.replicas is not None:
             await collection.state.hear([one.key for one in open_binds])
         changes, overtaken, twins = _decided(collection, open_binds, salts)
         try:  # with no gap after the decision
@@ -280,7 +280,7 @@ def _decided(
         changes.append(binding)
     for rid, salt in twice.items():
         changes.append(accepting(collection, rid, salt, binds[0].at))
-    if collection.state.peers is not None:
+    if collection.state.replicas is not None:
         changes.append(_announced(collection, binds, salts))
     elif len(collection.state.in_flight) > len(binds):
         _remember(collection, binds, salts)
@@ -340,7 +340,7 @@ def overtake(collection: Collection, keys: Iterable[str]) -> None:
 
 
 async def tell_overtaken(collection: Collection, keys: Iterable[str]) -> None:
-    """``overtake`` for other owners of the store, who may have it under way."""
+    """``overtake`` for other replicas, who may have it under way."""
     at = collection.state.stamp(collection.context.sequence())
     names = [(one, None, b"", at) for one in either(map(collection.key_hash, keys))]
     await collection.store.commit(collection.table, [Underway(names=tuple(names))])
@@ -361,7 +361,7 @@ def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int,
 def _announced(
     collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]
 ) -> Underway:
-    """The same for other owners of the store with work in flight."""
+    """The same for other replicas with work in flight."""
     at = collection.state.stamp(collection.context.sequence())
     names = [(key, one.rid, salts[one.rid], at) for one in binds for key in either((one.key,))]
     return Underway(names=tuple(names))
@@ -383,7 +383,7 @@ async def finish(
     collection: Collection, writes: Sequence[StagedWrite], changes: Sequence[Change]
 ) -> None:
     """Commit what ends the part of these records in their exchange."""
-    if collection.state.peers is not None:
+    if collection.state.replicas is not None:
         ids = [one for item in writes for one in (item.rid, item.sid) if one is not None]
         changes = [*changes, Underway(ended=tuple(ids))]
     if changes:

@@ -4,7 +4,7 @@ Records that are written meanwhile have it already. Until the pass is done a sea
 records, and ``TableState.filling`` says by which fields. A note of the store tells for which fields
 a table is filled; another process that finds none, or of others, fills it once more.
 
-Several owners of a store (replicas) may have different rules for a while. Whoever begins with other
+Several replicas may have different rules for a while. Whoever begins with other
 fields than the note says reduces it to those that all fill, and something that occurs once, before
 it stores anything. When all have the same fields, one of them fills.
 """
@@ -27,9 +27,9 @@ from proxy.storage.notes import Agreement
 from proxy.storage.rows import Row
 from proxy.vault.collection import Collection
 from proxy.vault.job import JobProgress, Pass
-from proxy.vault.owners import agreement_on, conflict_ignored, taking_turns, until_agreed
+from proxy.vault.replicas import agreement_on, conflict_ignored, taking_turns, until_agreed
 
-#: Seconds before a pass resumes after a fault of the store, or looks whether all owners agree.
+#: Seconds before a pass resumes after a fault of the store, or looks whether all replicas agree.
 _RETRY: Final = 1.0
 
 
@@ -47,12 +47,12 @@ class Filling:
             running.cancel()
         self._declared[collection.name] = collection
         store, note = collection.store, _note(collection)
-        if store.peers is not None:
+        if store.replicas is not None:
             await _reduce(collection)
         stored = await store.note(note)
         if _is_filled(collection, stored):
             return
-        fresh = stored is None or store.peers is None
+        fresh = stored is None or store.replicas is None
         if fresh and (await store.count(collection.table))[0] == 0:
             with conflict_ignored():
                 await store.put_note(note, _content(collection), stored)
@@ -61,7 +61,7 @@ class Filling:
         self._tasks[collection.table] = asyncio.create_task(self._fill(collection))
 
     async def follow(self, name: str) -> None:
-        """Look at what another owner of the store has noted of a schema."""
+        """Look at what another replica has noted of a schema."""
         if (collection := self._declared.get(name)) is None:
             return
         running = self._tasks.get(collection.table)
@@ -70,12 +70,12 @@ class Filling:
             self._tasks[collection.table] = asyncio.create_task(self._fill(collection))
 
     async def waive(self, collection: Collection) -> None:
-        """Agree to whatever other owners fill of a schema that no rules declare here."""
+        """Agree to whatever other replicas fill of a schema that no rules declare here."""
         self._declared.pop(collection.name, None)
         if (running := self._tasks.pop(collection.table, None)) is not None:
             running.cancel()
-        if (peers := collection.store.peers) is not None:
-            await peers.agree(Agreement(_note(collection), 0))
+        if (replicas := collection.store.replicas) is not None:
+            await replicas.agree(Agreement(_note(collection), 0))
 
     async def close(self) -> None:
         """Stop; the pass resumes at the next start."""
@@ -97,7 +97,9 @@ class Filling:
                     await _fill_now(collection)
                 return
             except VaultError as error:
-                if error.code is not Code.CONFLICT or store.peers is None:  # one with other fields
+                if (
+                    error.code is not Code.CONFLICT or store.replicas is None
+                ):  # one with other fields
                     self._report(error)
                 await asyncio.sleep(_RETRY)
 
@@ -105,21 +107,23 @@ class Filling:
 async def _fill_now(collection: Collection) -> None:
     """Fill the table from where an interrupted pass is; no effect where that is done.
 
-    Raises the errors of the store, CONFLICT where an owner with other fields has come meanwhile.
+    Raises the errors of the store, CONFLICT where a replica with other fields has come meanwhile.
     """
     store, note = collection.store, _note(collection)
     stored = await store.note(note)
     if _is_filled(collection, stored):
         return
     visit = partial(_changes, collection, again=stored is not None)
-    change = _content(collection) if store.peers is None else _content(collection) + (stored or b"")
+    change = (
+        _content(collection) if store.replicas is None else _content(collection) + (stored or b"")
+    )
     await Pass(collection, hashlib.sha256(change).hexdigest(), JobProgress(), "filling").run(visit)
     await store.put_note(note, _content(collection), stored)
     collection.state.filling = frozenset()
 
 
 async def _reduce(collection: Collection) -> None:
-    """Note the fields that other owners fill as well, where it is of others than this one's."""
+    """Note the fields that other replicas fill as well, where it is of others than this one's."""
     store, note, own = collection.store, _note(collection), _searchable(collection)
     await _agree(collection)
     while True:
@@ -128,18 +132,18 @@ async def _reduce(collection: Collection) -> None:
             return None
         content = _content(
             collection
-        )  # of one owner it is a digest, which others cannot take apart
+        )  # of one replica it is a digest, which others cannot take apart
         if stored != _digest(collection):
             common = sorted(own.keys() & _listed(stored))
             content = msgspec.json.encode([*common, new_ident()])
-        with conflict_ignored():  # another owner begins in the same moment
+        with conflict_ignored():  # another replica begins in the same moment
             return await store.put_note(note, content, stored)
 
 
 async def _agree(collection: Collection) -> Agreement:
     agreement = agreement_on(_note(collection), _content(collection))
-    if collection.store.peers is not None:
-        await collection.store.peers.agree(agreement)
+    if collection.store.replicas is not None:
+        await collection.store.replicas.agree(agreement)
     return agreement
 
 
@@ -179,13 +183,13 @@ def _searchable(collection: Collection) -> Mapping[str, str]:
 
 def _content(collection: Collection) -> bytes:
     """The note of a table that is filled."""
-    if collection.store.peers is None:
+    if collection.store.replicas is None:
         return _digest(collection)
     return msgspec.json.encode(sorted(_searchable(collection)))
 
 
 def _digest(collection: Collection) -> bytes:
-    """The same of a store with one owner: a digest of the set of searchable fields."""
+    """The same of a store with one replica: a digest of the set of searchable fields."""
     fields = [_stored_as(field) for field in collection.schema.column_fields]
     return hashlib.sha256(msgspec.json.encode(fields)).hexdigest().encode()
 

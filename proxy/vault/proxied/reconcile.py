@@ -47,7 +47,7 @@ async def reconcile_objects(
     for the first time, that no answer can decide.
     """
     rows, state = revealed.rows, collection.state
-    if state.peers is not None:
+    if state.replicas is not None:
         began = state.before(began)
         await state.look()
     if revealed.loose or revealed.pending:

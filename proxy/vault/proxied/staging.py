@@ -350,7 +350,7 @@ async def _stage(
     begun += [item.sid for item in writes if item.sid is not None]
     flight.update(begun)
     staged = len(changes)
-    if begun and collection.state.peers is not None:
+    if begun and collection.state.replicas is not None:
         changes.append(Underway(begun=tuple(begun)))
     try:
         if changes:

@@ -1,8 +1,7 @@
-"""The active definitions of an environment: their records, their migrations, and what other owners
-of the store change.
+"""The active definitions of an environment: their records, their migrations, and changes of others.
 
-Of several owners (replicas) each follows what another one has written, and agrees to it when its
-earlier work has ended; a phase of a migration begins, in one of them, when all have.
+Of several replicas each follows what another one has written, and agrees to it when its earlier
+work has ended; a phase of a migration begins, in one of them, when all have.
 """
 
 import asyncio
@@ -16,9 +15,9 @@ from proxy.model.schema import Schema
 from proxy.storage.notes import Agreement
 from proxy.vault.job import JobProgress, Pass
 from proxy.vault.locks import InFlight
-from proxy.vault.owners import taking_turns, until_agreed
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.records.repository import Records
+from proxy.vault.replicas import taking_turns, until_agreed
 from proxy.vault.schema_store import (
     Entries,
     MigrationOutcome,
@@ -122,7 +121,7 @@ class ActiveSchemas:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def follow(self) -> Agreement:
-        """Take what another owner of the store has changed; what is agreed to when all work that is
+        """Take what another replica has changed; what is agreed to when all work that is
         going on now has ended.
         """
         async with self._following:
@@ -144,8 +143,8 @@ class ActiveSchemas:
     async def _agree(self, agreement: Agreement) -> None:
         await self._epochs.passed()
         try:
-            if self._vault.store.peers is not None:
-                await self._vault.store.peers.agree(agreement)
+            if self._vault.store.replicas is not None:
+                await self._vault.store.replicas.agree(agreement)
         except VaultError as error:  # it is tried again by the next look
             self._report(error)
 
@@ -194,7 +193,7 @@ class ActiveSchemas:
 
     async def _put(self, entry: SchemaEntry) -> None:
         """Write an entry, and let it count from now on; its columns are known to all before."""
-        if self._vault.store.peers is not None:
+        if self._vault.store.replicas is not None:
             other = () if entry.change is None else (entry.change.other,)
             for schema in (entry.schema, *other):
                 await self._vault.unshaped(schema)
@@ -206,7 +205,7 @@ class ActiveSchemas:
         name = entry.schema.name
         self._used[name] = entry
         if entry.origin is Origin.RULES and name in self._in_force.get(Origin.RULES, ()):
-            return  # another owner of the store has other rules
+            return  # another replica has other rules
         self._records[name] = await migrated_records(self._vault, entry)
         if entry.origin is Origin.RULES:
             await self.filling.waive(self._records[name].collection)

@@ -18,9 +18,9 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model import ChangeStep, planned
 from proxy.model.schema import Schema
 from proxy.vault.collection import Collection
-from proxy.vault.owners import conflict_ignored
 from proxy.vault.proxied.hosted import SharedTable
 from proxy.vault.records.repository import Records
+from proxy.vault.replicas import conflict_ignored
 from proxy.vault.schema_store import (
     Entries,
     Origin,
@@ -228,7 +228,7 @@ async def open_catalog(
         await catalog.start()
         for schema in own:
             await catalog.declare_builtin(schema)
-    except BaseException:  # also for a stop: no other owner could close it yet
+    except BaseException:  # also for a stop: no other replica could close it yet
         await catalog.close()
         raise
     return catalog

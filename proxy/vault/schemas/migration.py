@@ -147,7 +147,7 @@ async def migrated_records(vault: Vault, entry: SchemaEntry) -> Records:
     if entry.change.phase is Phase.FILLING:
         return Backfill(collection, other)
     cleanup = Cleanup(collection, other, reverting=entry.change.phase is Phase.REVERTING)
-    if vault.store.peers is not None:
+    if vault.store.replicas is not None:
         cleanup.settle()  # what one of several writes in vain, another one has removed already
     return cleanup
 

@@ -223,7 +223,7 @@ class Failing(Remembered):
 async def test_a_memory_that_takes_nothing_is_no_reason_not_to_start(tmp_path, capsys):
     made = await open_log(AuditOptions(tmp_path), [KEY], ManualClock(), Failing())
     await made.begin()
-    assert "upkeep of the audit log failed" in capsys.readouterr().err
+    assert "maintenance of the audit log failed" in capsys.readouterr().err
     assert made.fault is None, "lines are written all the same"
     made.put(LINE)
     await made.close()
@@ -274,7 +274,7 @@ async def test_run_looks_after_the_log_and_goes_on_after_faults_of_the_memory(tm
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
     await made.close()
-    assert "upkeep of the audit log failed" in capsys.readouterr().err
+    assert "maintenance of the audit log failed" in capsys.readouterr().err
     assert told(tmp_path, "log")[-1]["reason"] == "stopped"
 
 

@@ -229,7 +229,7 @@ class Alone:
 async def test_a_hash_root_that_one_replica_alone_adds_stays_known_whatever_it_reads_meanwhile(
     shop,
 ):
-    shop.store.peers = Alone()
+    shop.store.replicas = Alone()
     async with (await shop.open((0.4, 0.0, 90.0))).running() as keys:
         vault = shop.vaults[0]
         before = await vault.store.note("keyset:default")
@@ -259,7 +259,7 @@ async def test_a_stopped_vault_beside_running_instances_rotates_nothing_and_says
 ):
     keys = await shop.open(reseals=False)
     before = await shop.store.read_notes()
-    shop.store.peers = Beside()
+    shop.store.replicas = Beside()
     with pytest.raises(VaultError) as caught:
         await keys.rotate(kind)
     assert (caught.value.code, "--url" in caught.value.message) == (Code.REPLICAS_RUNNING, True)

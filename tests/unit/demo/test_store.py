@@ -158,7 +158,7 @@ NAMED = {"first_name": "Ann", "last_name": "Lindqvist"}
 @table(
     "field, value",
     [
-        ("email", "a@b"), ("email", "a b@c.de"), ("email", "a@@c.de"), ("email", "@c.de"),
+        ("email", "a@b"), ("email", "a b@c.de"), ("email", "areplicasc.de"), ("email", "@c.de"),
         ("email", 5), ("phone", "call me"), ("phone", "12"),
         ("phone", "+46\u0661\u0662\u0663\u0664"), ("birth_date", "1990-02-30"),
         ("birth_date", "19900228"), ("birth_date", "28.02.1990"),

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Hooks, Peers
+from proxy.storage.base import Hooks, Replicas
 from proxy.storage.changes import Bind, Conflict, Insert, Remove, Underway
 from proxy.storage.notes import NoteWrite
 from proxy.storage.postgres import replicas
@@ -44,9 +44,9 @@ async def pair(uri: str) -> AsyncIterator[Pair]:
         await store.close()
 
 
-def peers(store: PostgresStore) -> Peers:
-    assert store.peers is not None
-    return store.peers
+def replicas_of(store: PostgresStore) -> Replicas:
+    assert store.replicas is not None
+    return store.replicas
 
 
 async def beside(uri: str, text: str) -> None:
@@ -60,14 +60,14 @@ async def beside(uri: str, text: str) -> None:
 
 def sessions_end(store: PostgresStore) -> str:
     """The statement that ends the sessions of an owner that writes and locks."""
-    assert store._peers is not None
-    sessions = (link_of(store)._writer, store._peers._connection)
+    assert store._replicas is not None
+    sessions = (link_of(store)._writer, store._replicas._connection)
     pids = [one.get_server_pid() for one in sessions if one is not None and not one.is_closed()]
     return f"SELECT pg_terminate_backend(pid) FROM unnest('{{{','.join(map(str, pids))}}}'::int[]) AS pid"
 
 
 async def test_a_name_belongs_to_one_until_he_lets_it_go(pair: Pair) -> None:
-    one, two = map(peers, pair)
+    one, two = map(replicas_of, pair)
     assert await one.lock([A, B])
     assert not await two.lock([B], wait=False)
     waiting = asyncio.create_task(two.lock([B]))
@@ -80,7 +80,7 @@ async def test_a_name_belongs_to_one_until_he_lets_it_go(pair: Pair) -> None:
 
 
 async def test_names_are_locked_all_or_none(pair: Pair) -> None:
-    one, two = map(peers, pair)
+    one, two = map(replicas_of, pair)
     assert await one.lock([B])
     assert not await two.lock([A, B], wait=False)
     await asyncio.sleep(0.05)  # what it got of them goes at once
@@ -92,12 +92,12 @@ async def test_many_want_one_name_and_each_has_it_alone(pair: Pair) -> None:
 
     async def work(store: PostgresStore, name: bytes) -> None:
         nonlocal inside
-        await peers(store).lock([name, A])
+        await replicas_of(store).lock([name, A])
         inside += 1
         assert inside == 1
         await asyncio.sleep(0.001)
         inside -= 1
-        peers(store).unlock([name, A])
+        replicas_of(store).unlock([name, A])
 
     # within one process nobody asks for a name that another task of it has (``SharedLocks``)
     for _ in range(30):
@@ -105,7 +105,7 @@ async def test_many_want_one_name_and_each_has_it_alone(pair: Pair) -> None:
 
 
 async def test_who_gives_up_waiting_gets_nothing(pair: Pair) -> None:
-    one, two = map(peers, pair)
+    one, two = map(replicas_of, pair)
     await one.lock([A])
     waiting = asyncio.create_task(two.lock([A]))
     await asyncio.sleep(0.05)
@@ -119,7 +119,7 @@ async def test_who_gives_up_waiting_gets_nothing(pair: Pair) -> None:
 async def test_names_outlive_the_session_and_the_connection_that_locked_them(
     uri: str, pair: Pair
 ) -> None:
-    one, two = map(peers, pair)
+    one, two = map(replicas_of, pair)
     await one.lock([A])
     for store in pair:
         await store.put_note("clients/1:x", b"1", None if store is pair[0] else b"1")
@@ -141,7 +141,7 @@ async def test_whatever_breaks_no_name_has_two_owners_and_none_stays_locked(
 
     async def work(store: PostgresStore, number: int) -> None:
         names = [b"%d" % number, b"%d" % (number + 1)]
-        locks = SharedLocks(peers(store), "t")
+        locks = SharedLocks(replicas_of(store), "t")
         while not over:
             try:
                 taken = await locks.acquire(names)
@@ -172,7 +172,7 @@ async def test_whatever_breaks_no_name_has_two_owners_and_none_stays_locked(
         await asyncio.sleep(0.1)
 
 
-async def _tried(two: Peers) -> bool:
+async def _tried(two: Replicas) -> bool:
     while True:
         try:
             return await two.lock([A], wait=False)
@@ -184,7 +184,7 @@ async def test_a_lock_that_the_server_forgot_is_taken_again_before_anything_is_w
     uri: str, pair: Pair
 ) -> None:
     """As after a crash of the server, which may lose what no commit waited for."""
-    one, two = map(peers, pair)
+    one, two = map(replicas_of, pair)
     await one.lock([A])
     await beside(uri, "DELETE FROM locks")
     link_of(pair[0]).drop_writer()
@@ -193,7 +193,7 @@ async def test_a_lock_that_the_server_forgot_is_taken_again_before_anything_is_w
 
 
 async def test_who_lost_a_lock_to_another_one_writes_nothing_more(uri: str, pair: Pair) -> None:
-    one, two = map(peers, pair)
+    one, two = map(replicas_of, pair)
     await one.lock([A])
     await beside(uri, "DELETE FROM locks")
     assert await two.lock([A], wait=False)
@@ -207,7 +207,7 @@ async def test_who_lost_a_lock_to_another_one_writes_nothing_more(uri: str, pair
 async def test_a_lock_that_is_released_while_a_new_session_asks_for_it_is_not_lost(
     uri: str, pair: Pair
 ) -> None:
-    one, two = map(peers, pair)
+    one, two = map(replicas_of, pair)
     await one.lock([A, B])
     asked = False
 
@@ -258,22 +258,22 @@ async def test_one_that_looks_at_the_others_is_alive_however_often_its_session_b
 async def test_others_know_what_one_works_on(pair: Pair) -> None:
     one, two = pair
     working = {1}
-    peers(one).works(TABLE, working)
+    replicas_of(one).works(TABLE, working)
     await one.commit(TABLE, [Insert(row(1)), Underway(begun=(1,))])
-    assert await peers(two).at_work(TABLE) == {1}
-    assert await peers(one).at_work(TABLE) == set()
+    assert await replicas_of(two).at_work(TABLE) == {1}
+    assert await replicas_of(one).at_work(TABLE) == set()
     with pytest.raises(Conflict):
         await two.commit(TABLE, [Insert(row(2)), Underway(begun=(1,))])
     assert await two.rows(TABLE, [2]) == {}
     await one.commit(TABLE, [Bind(1, h("k"), b"", 1), Underway(ended=(1,))])
-    assert await peers(two).at_work(TABLE) == set()
+    assert await replicas_of(two).at_work(TABLE) == set()
 
 
 async def test_work_that_came_to_nothing_is_taken_back(pair: Pair) -> None:
     one, two = pair
     await one.commit(TABLE, [Insert(row(1)), Underway(begun=(1,))])
     end = time.monotonic() + PATIENCE
-    while await peers(two).at_work(TABLE):
+    while await replicas_of(two).at_work(TABLE):
         assert time.monotonic() < end
         await asyncio.sleep(0.1)
 
@@ -282,32 +282,35 @@ async def test_names_are_told_while_others_are_under_way_and_then_forgotten(pair
     one, two = pair
     now = (int(time.time() * 1000) - 1_577_836_800_000) << 21
     await one.commit(TABLE, [Underway(names=((A, None, b"", now),))])
-    assert await peers(two).overtaken(TABLE, [A]) == []  # nobody is under way
-    peers(two).works(TABLE, {7})
+    assert await replicas_of(two).overtaken(TABLE, [A]) == []  # nobody is under way
+    replicas_of(two).works(TABLE, {7})
     await two.commit(TABLE, [Insert(row(7)), Underway(begun=(7,))])
     await one.commit(TABLE, [Underway(names=((A, None, b"", now), (B, 3, b"salt", now)))])
-    assert await peers(two).overtaken(TABLE, [A, B]) == [(A, None, b"", now), (B, 3, b"salt", now)]
+    assert await replicas_of(two).overtaken(TABLE, [A, B]) == [
+        (A, None, b"", now),
+        (B, 3, b"salt", now),
+    ]
 
 
 async def test_of_one_that_is_killed_nothing_stays(pair: Pair, uri: str) -> None:
     one, two = pair
-    await peers(one).lock([A])
+    await replicas_of(one).lock([A])
     await one.commit(TABLE, [Insert(row(1)), Underway(begun=(1,))])
     await kill(one, two)
-    assert await peers(two).lock([A], wait=False)
-    assert await peers(two).at_work(TABLE) == set()
+    assert await replicas_of(two).lock([A], wait=False)
+    assert await replicas_of(two).at_work(TABLE) == set()
 
 
 @pytest.mark.slow
 async def test_one_that_is_gone_is_cleared_away_and_may_come_back(uri: str, pair: Pair) -> None:
     one, two = pair
-    await peers(one).lock([A])
+    await replicas_of(one).lock([A])
     link = link_of(one)
     assert one._watch is not None
     one._watch.cancel()  # it does nothing any more
     link.drop_writer()
     began = time.monotonic()
-    assert await asyncio.wait_for(peers(two).lock([A]), PATIENCE)
+    assert await asyncio.wait_for(replicas_of(two).lock([A]), PATIENCE)
     assert 4 < time.monotonic() - began < 15
     with pytest.raises(VaultError):  # and it can do nothing any more
         await one.commit(TABLE, [Insert(row(1))])
@@ -501,9 +504,9 @@ async def test_who_starts_lets_nobody_start_before_it_has(uri: str) -> None:
     with pytest.raises(VaultError) as caught:
         await open_postgres(uri, Hooks())
     assert caught.value.code is Code.STORE_BUSY
-    await peers(first).ready()
+    await replicas_of(first).ready()
     second = await open_postgres(uri, Hooks())
-    assert {peers(first).slot, peers(second).slot} == {0, 1}
+    assert {replicas_of(first).slot, replicas_of(second).slot} == {0, 1}
     await second.close()
     await first.close()
 
@@ -547,10 +550,10 @@ async def test_one_hears_of_notes_that_another_one_writes(pair: Pair) -> None:
     one, two = pair
     await asyncio.sleep(1.5)  # both listen by then
     for _ in range(2):  # what was said before
-        await peers(two).changed()
+        await replicas_of(two).changed()
     took = []
     for name in ("policies:x", "policies:y", "policies:z"):
-        heard = asyncio.create_task(peers(two).changed())
+        heard = asyncio.create_task(replicas_of(two).changed())
         await asyncio.sleep(0)
         began = time.monotonic()
         await one.put_note(name, b"1", None)
@@ -585,9 +588,9 @@ async def test_signs_of_life_wait_for_no_disk() -> None:
                 await asyncio.sleep(0.02)
             else:
                 pytest.fail("nothing waits")
-            assert store._peers is not None
-            await store._peers.look()
-            await store._peers.heard(1)
+            assert store._replicas is not None
+            await store._replicas.look()
+            await store._replicas.heard(1)
             assert await link.fetch("SELECT heard FROM writers") == [(1,)]
         finally:
             server.ask("ALTER SYSTEM RESET synchronous_standby_names")

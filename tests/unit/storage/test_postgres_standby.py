@@ -89,8 +89,8 @@ async def opened(address: str) -> AsyncIterator[Asking]:
     store = await open_postgres(address, hooks)
     try:
         await store.ensure(LAYOUT)
-        if store.peers is not None:
-            await store.peers.ready()
+        if store.replicas is not None:
+            await store.replicas.ready()
         yield Asking(store, answered)
     finally:
         await store.close()

@@ -60,7 +60,7 @@ async def test_beside_other_owners_a_replaced_version_shows_no_field_that_the_li
     bench.clock.advance(1)
     people.next_row(row, live)
     assert [one.values for one in people.past(5, began, live)] == [before.values]
-    people.state.peers = cast(Any, object())
+    people.state.replicas = cast(Any, object())
     assert [one.values for one in people.past(5, began, live)] == [{"name": before.values["name"]}]
     assert [one.values for one in people.past(5, began, before)] == [before.values]
 

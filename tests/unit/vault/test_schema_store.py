@@ -165,7 +165,7 @@ def test_a_hash_is_a_hash_whatever_the_type() -> None:
 
 async def test_a_column_is_used_when_every_owner_knows_it() -> None:
     store, story = MemoryStore(), list[list[str]]()
-    store.peers = cast(Any, object())
+    store.replicas = cast(Any, object())
 
     async def heard() -> None:
         layouts, _ = await known_layouts(store, "test")

@@ -147,7 +147,7 @@ async def test_beside_another_owner_of_the_store_the_older_root_stays(house: Hou
     before = house.digests()
     await house.rotate()
     other = Beside()
-    cast(Any, house.contacts.store).peers = other
+    cast(Any, house.contacts.store).replicas = other
     await house.finish()
     run = house.work.run
     assert run is not None
@@ -177,7 +177,7 @@ async def test_once_all_owners_have_agreed_and_a_round_finds_nothing_the_older_r
     (read, *_) = await store.scan(table, 0, 1)
     await house.rotate()
     other = Beside()
-    cast(Any, store).peers = other
+    cast(Any, store).replicas = other
     await house.finish()
     other.agrees = True
     await house.work.follow_up()

@@ -235,13 +235,13 @@ class Owner:
 
     async def look(self) -> None:
         """What an owner does as soon as it hears of another keyset."""
-        peers = self.store.peers
-        assert peers is not None
+        replicas = self.store.replicas
+        assert replicas is not None
         coming = await self.store.note(next_keyset_note("default"))
         await follow_keyset(self.store, self.master, self.keyset)
         agreement = await prepare_next(coming, self.load, self.keyset)
         if agreement is not None:
-            await peers.agree(agreement)
+            await replicas.agree(agreement)
 
     async def looking(self) -> None:
         while True:
@@ -371,8 +371,8 @@ async def test_a_keyset_that_lost_an_older_key_meanwhile_is_renewed_from_what_is
     assert before is not None
     agreement = Agreement("reseal:default", 1)
     for owner in owners:
-        assert owner.store.peers is not None
-        await owner.store.peers.agree(agreement)
+        assert owner.store.replicas is not None
+        await owner.store.replicas.agree(agreement)
     less = Keyset.unwrap(before, one.master).without([first]).wrap(one.master)
     await two.store.put_notes([AgreedNote.of(NoteWrite(name, less, before), agreement)])
     two.begin()

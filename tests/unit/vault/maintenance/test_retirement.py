@@ -204,7 +204,7 @@ async def test_a_leader_that_dies_after_all_agreed_is_followed_by_one_that_drops
     for one in (leader, other):
         await one.work.follow_up()
     await kill(leader.store, other.store)
-    await until(other.store.peers.leads)
+    await until(other.store.replicas.leads)
     await other.work.follow_up()
     await other.done()
     assert (await other.stored(), other.retired, other.reported) == ((current,), [older], [])
@@ -217,7 +217,7 @@ async def test_two_leaders_at_once_drop_the_key_and_nothing_else(both, monkeypat
     await leader.whole()
     for one in (leader, other):
         await one.work.follow_up()
-    monkeypatch.setattr(type(other.store.peers), "leads", lambda _self: True)
+    monkeypatch.setattr(type(other.store.replicas), "leads", lambda _self: True)
     ways = (leader.work.follow_up(), other.work.follow_up())
     for ended in await asyncio.gather(*ways, return_exceptions=True):
         assert ended is None or (isinstance(ended, VaultError) and ended.code is Code.CONFLICT)
@@ -242,7 +242,7 @@ async def test_the_other_owner_goes_on_where_the_one_that_led_has_died(both):
     await other.work.follow_up()
     assert (other.work.state, other.work._busy) == (JobState.RUNNING, False)
     await kill(leader.store, other.store)
-    await until(other.store.peers.leads)
+    await until(other.store.replicas.leads)
     await other.work.follow_up()
     await other.done()
     assert (run_of(other).state, other.reported) == (JobState.DONE, [])
@@ -257,7 +257,7 @@ async def test_of_two_owners_that_both_believe_to_lead_one_goes_on(both, monkeyp
     leader.store.sticks = True
     await leader.work.begin()
     await leader.store.stuck.wait()
-    monkeypatch.setattr(type(other.store.peers), "leads", lambda _self: True)
+    monkeypatch.setattr(type(other.store.replicas), "leads", lambda _self: True)
     await other.work.follow_up()
     await other.done()
     assert (run_of(other).state, other.reported) == (JobState.DONE, [])

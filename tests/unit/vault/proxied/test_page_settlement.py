@@ -186,5 +186,5 @@ async def test_a_value_that_is_taken_away_is_shown_by_no_earlier_version_either(
     one.clock.advance(1)
     draft = RecordDraft(key="1", fields={"note": None})
     assert await correct_record(Records(one.people), draft, "chief", lambda _: ()) is not None
-    one.people.state.peers = cast(Any, Others()) if elsewhere else None
+    one.people.state.replicas = cast(Any, Others()) if elsewhere else None
     assert await slow.seen(200, stored) == {**stored, "name": "Anna", "note": None}

@@ -1,4 +1,4 @@
-"""Messages between the owners of one vault through the database (``storage.base.Peers``)."""
+"""Messages between the replicas of one vault through the database (``storage.base.Replicas``)."""
 
 import asyncio
 from collections import deque
@@ -59,8 +59,8 @@ class _LockRequest(NamedTuple):
     done: asyncio.Future[bool]
 
 
-class DatabasePeers:
-    """The other owners of a store (``storage.base.Peers``), over a separate connection.
+class DatabaseReplicas:
+    """The other replicas (``storage.base.Replicas``), over a separate connection.
 
     What several callers ask for in one turn of the loop travels together.
     """

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage.notes import Agreement
-from proxy.vault.owners import agreement_on, taking_turns, until_agreed, until_alone
+from proxy.vault.replicas import agreement_on, taking_turns, until_agreed, until_alone
 from tests.support.memory import MemoryStore
 
 
@@ -36,7 +36,7 @@ class Others:
 
 def store_with(others: Others) -> MemoryStore:
     store = MemoryStore()
-    store.peers = cast(Any, others)
+    store.replicas = cast(Any, others)
     return store
 
 
@@ -82,6 +82,6 @@ async def test_what_only_one_that_is_alone_may_do_waits_for_that() -> None:
 
     store = MemoryStore()
     await until_alone(store)
-    store.peers = cast(Any, Beside())
+    store.replicas = cast(Any, Beside())
     await until_alone(store, 0.001)
     assert list(Beside.told) == []

@@ -1,4 +1,4 @@
-"""Changes that the owners of a store make together: each agrees to what it knows (``Peers.agree``),
+"""Changes that the replicas make together: each agrees to what it knows (``Replicas.agree``),
 and whoever changes something waits for all before it acts by that.
 """
 
@@ -13,16 +13,16 @@ from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from proxy.storage.notes import Agreement
 
-#: Seconds between two looks whether this owner is alone.
+#: Seconds between two looks whether this replica is alone.
 _PAUSE: Final = 5.0
 
 
 async def is_alone(store: Store) -> bool:
-    """Whether no other owner of the store is there. Raises the errors of the store."""
-    return store.peers is None or await store.peers.alone() is not None
+    """Whether no other replica is there. Raises the errors of the store."""
+    return store.replicas is None or await store.replicas.alone() is not None
 
 
-#: Seconds that the other owners of a store may take to follow a change, and between two looks.
+#: Seconds that the other replicas may take to follow a change, and between two looks.
 AGREED_WITHIN = 30.0
 BETWEEN_LOOKS = 0.05
 
@@ -41,15 +41,15 @@ async def until_agreed(
     patience: float = AGREED_WITHIN,
     pause: float = BETWEEN_LOOKS,
 ) -> None:
-    """Wait until every owner of the store has agreed to the same as this one does by ``agree``,
-    which is called again and again: what two owners wait for may be each other.
+    """Wait until every replica has agreed to the same as this one does by ``agree``,
+    which is called again and again: what two replicas wait for may be each other.
 
     Raises ``VaultError(REPLICAS_RUNNING)``, which names those that have not in time.
     """
-    if store.peers is None:
+    if store.replicas is None:
         return
     until = time.monotonic() + patience
-    while blockers := await store.peers.disagreeing(await agree()):
+    while blockers := await store.replicas.disagreeing(await agree()):
         if time.monotonic() > until:
             raise VaultError(
                 Code.REPLICAS_RUNNING,
@@ -61,28 +61,28 @@ async def until_agreed(
 
 
 async def until_alone(store: Store, pause: float = _PAUSE) -> None:
-    """Wait until no other owner of the store is there. Raises the errors of the store."""
+    """Wait until no other replica is there. Raises the errors of the store."""
     while not await is_alone(store):  # noqa: ASYNC110  # others end
         await asyncio.sleep(pause)
 
 
 @asynccontextmanager
 async def taking_turns(store: Store, name: str, pause: float = 1.0) -> AsyncIterator[None]:
-    """Do something as the only owner of the store that does; another one goes on after a death."""
+    """Do something as the only replica that does; another one goes on after a death."""
     names = (name.encode(),)
-    if store.peers is not None:
-        while not await store.peers.lock(names, wait=False):  # noqa: ASYNC110  # another process ends
+    if store.replicas is not None:
+        while not await store.replicas.lock(names, wait=False):  # noqa: ASYNC110  # another process ends
             await asyncio.sleep(pause)
     try:
         yield
     finally:
-        if store.peers is not None:
-            store.peers.unlock(names)
+        if store.replicas is not None:
+            store.replicas.unlock(names)
 
 
 @contextmanager
 def conflict_ignored() -> Iterator[None]:
-    """Go on after the block where another owner of the store has changed the same note first."""
+    """Go on after the block where another replica has changed the same note first."""
     try:
         yield
     except VaultError as error:
