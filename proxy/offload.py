@@ -15,10 +15,12 @@ size that is known beforehand, so ordinary requests need none of them:
 import asyncio
 import functools
 import gc
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -257,3 +259,15 @@ def _discard_some(
         if slices.busy():
             loop.call_soon(_discard_some, loop, lists)
             return
+
+
+def flush_folder(folder: Path) -> None:
+    """Make names in a folder durable, as the fsync of a file does not; waits for the disk.
+
+    Raises ``OSError``.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

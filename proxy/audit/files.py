@@ -24,6 +24,7 @@ from proxy.audit.chain import (
     read_tail,
 )
 from proxy.audit.signatures import SIGNATURE
+from proxy.offload import flush_folder
 
 _PATTERN: Final = "audit-*.jsonl"
 _BLOCK: Final = 64 * 1024
@@ -285,12 +286,3 @@ class SegmentWriter:
             segment.flush()
         if unnamed:
             flush_folder(self._folder)
-
-
-def flush_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Raises ``OSError``."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

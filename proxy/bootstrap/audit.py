@@ -19,10 +19,10 @@ from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.open_vault import key_source, open_with_key, peek_notes, refuse_no_vault
 from proxy.clock import Clock
 from proxy.config import Settings
-from proxy.crypto.audit_keys import AuditKey, signature_holds
 from proxy.crypto.client_secrets import new_ident
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.prf import hasher
+from proxy.crypto.public_keys import AuditKey, signature_holds
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
 from proxy.storage.base import Store

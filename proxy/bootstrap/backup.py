@@ -25,7 +25,7 @@ from typing import BinaryIO, Final, cast
 import msgspec
 
 from proxy import __version__
-from proxy.audit import flush_folder, log_end, log_segments, parse_line, recall
+from proxy.audit import log_end, log_segments, parse_line, recall
 from proxy.bootstrap.audit import CHAIN, memory_of
 from proxy.bootstrap.offline import open_offline
 from proxy.bootstrap.open_vault import country_of, key_source, refuse_no_vault
@@ -38,6 +38,7 @@ from proxy.model.record import DEFAULT
 from proxy.objectstore import open_objects
 from proxy.objectstore.base import SHARDS, NoObject, ObjectStore
 from proxy.objectstore.bucket_path import BucketPath
+from proxy.offload import flush_folder
 from proxy.storage import engine_of, open_store
 from proxy.storage.sqlite.file import snapshot
 from proxy.storage.transfer import copy_vault

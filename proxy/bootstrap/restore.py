@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-from proxy.audit import flush_folder, log_segments
+from proxy.audit import log_segments
 from proxy.bootstrap.audit import auditor
 from proxy.bootstrap.backup import (
     DATABASE,
@@ -34,6 +34,7 @@ from proxy.errors import Code, VaultError
 from proxy.objectstore import copy_objects, open_objects
 from proxy.objectstore.base import OBJECT_NAME
 from proxy.objectstore.files import object_path
+from proxy.offload import flush_folder
 from proxy.storage import open_store
 from proxy.storage.notes import NoteWrite
 from proxy.storage.transfer import INCOMING, copy_vault, verify_copy

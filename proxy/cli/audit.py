@@ -88,7 +88,7 @@ def _verified(arguments: Arguments) -> dict[str, Any]:
 def _proven(
     settings: Settings, key: Path, files: Sequence[Path], count: Callable[[int], None]
 ) -> "LogFindings":
-    from proxy.crypto.audit_keys import read_public_keys, signature_holds
+    from proxy.crypto.public_keys import read_public_keys, signature_holds
 
     try:
         trusted = {key_id(public): public for public in read_public_keys(key.read_bytes())}
@@ -109,7 +109,7 @@ def _proven(
 
 def public_key(arguments: Arguments) -> int:
     """Print the public half of the key that writes the log."""
-    from proxy.crypto.audit_keys import spell_public_key
+    from proxy.crypto.public_keys import spell_public_key
 
     auditor = _auditor(load_settings(arguments.config, os.environ))
     writing = {one.checkpoint.key for one in (auditor, *auditor.others)}

@@ -1,4 +1,4 @@
-"""Client secrets: drawn here, and kept as argon2id (RFC 9106) alone. Contents of certificates.
+"""Client secrets: drawn here, and kept as argon2id (RFC 9106) alone.
 
 A secret is 43 letters and digits, 256 random bits, so that no dictionary helps and nothing in it
 needs escaping in a form, a header, a shell or a settings file. argon2id on top keeps a stolen
@@ -7,8 +7,7 @@ database from being tried quickly, should an operator ever give out secrets of h
 
 import secrets
 import string
-from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import argon2
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -53,39 +52,3 @@ def verify_secret(stored: str, secret: str) -> bool:
         return _HASHER.verify(stored, secret.encode("utf-8", "surrogatepass"))
     except (VerificationError, InvalidHashError):
         return False
-
-
-# Content of a certificate: its names and its period of validity.
-
-
-class Certificate(NamedTuple):
-    """The first certificate of a PEM file.
-
-    The times are those at which its whole chain is valid.
-    """
-
-    #: DNS names (RFC 6125), in lower case; ``*.example.com`` stands for one label
-    names: tuple[str, ...]
-    begins: datetime
-    ends: datetime
-
-
-def described(pem: bytes) -> Certificate:
-    """Read a PEM file with a certificate and perhaps its chain.
-
-    ``ValueError`` when there is none in it.
-    """
-    from cryptography import x509  # loads 2 MB that only certificates need
-
-    chain = x509.load_pem_x509_certificates(pem)
-    try:
-        extension = chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName)
-        names = tuple(
-            dict.fromkeys(
-                name.lower() for name in extension.value.get_values_for_type(x509.DNSName)
-            )
-        )
-    except x509.ExtensionNotFound:
-        names = ()  # the common name no longer counts (RFC 9525 section 6.4.4)
-    begins = max(certificate.not_valid_before_utc for certificate in chain)
-    return Certificate(names, begins, min(certificate.not_valid_after_utc for certificate in chain))

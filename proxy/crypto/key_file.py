@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from proxy.errors import Code, VaultError
+from proxy.offload import flush_folder
 
 _SIZE_LIMIT = 64 * 1024
 
@@ -59,7 +60,7 @@ def write_new(path: str, content: bytes) -> None:
         # A link appears whole or not at all, and never replaces an existing file.
         if not _link_nameless(Path(path), content):
             _link_draft(Path(path), content)
-        _sync_folder(folder)
+        flush_folder(folder)
     except FileExistsError:
         raise key_file_exists(path) from None
     except OSError as error:
@@ -110,7 +111,7 @@ def replace_key_file(path: str, content: bytes) -> None:
         with os.fdopen(descriptor, "wb") as open_draft:
             _fill(open_draft, content)
         draft.replace(file)
-        _sync_folder(file.parent)
+        flush_folder(file.parent)
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise VaultError(Code.NOT_WRITABLE, _advice(path, file.parent, error)) from None
@@ -187,14 +188,6 @@ def _fill(file: BinaryIO, content: bytes) -> None:
     file.write(content)
     file.flush()
     os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _advice(path: str, folder: Path, error: OSError) -> str:

@@ -23,7 +23,7 @@ from proxy.gateway.bodies import (
 from proxy.gateway.callers import Confirm
 from proxy.gateway.ports import Exchange
 from proxy.gateway.straight_request import StraightRequest
-from proxy.gateway.websockets import UPGRADE, message_stream, relay_messages, restore_stream
+from proxy.gateway.streams import UPGRADE, message_stream, relay_messages, restore_stream
 from proxy.net import entity_tags, response
 from proxy.net.coverage import Coverage
 from proxy.net.hop_headers import RequestFields, answered

@@ -13,8 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from proxy.crypto.client_secrets import Certificate, described
 from proxy.crypto.key_file import access_fault
+from proxy.crypto.public_keys import Certificate, parse_certificate
 from proxy.errors import Code, Detail, VaultError
 
 #: For TLS 1.2. What 1.3 has is good without exception.
@@ -199,7 +199,7 @@ def _no_password() -> str:
 def _described(source: str, pair: Pair, faults: list[Detail]) -> LoadedCertificate | None:
     """The certificate of a pair, or ``None`` with a fault."""
     try:
-        certificate = described(pair.certificate.read_bytes())
+        certificate = parse_certificate(pair.certificate.read_bytes())
     except OSError as error:
         faults.append(Detail(source, f"{pair.certificate} {_unreadable(error)}"))
     except ValueError:

@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from proxy.errors import Code, VaultError
 from proxy.objectstore.base import OBJECT_NAME, NoObject, ObjectStore, StoredObject
+from proxy.offload import flush_folder
 
 # Threads for work on files off the event loop; a caller never leaves before its thread is done.
 
@@ -225,11 +226,11 @@ def _claim(folder: Path, *, shared: bool) -> int:
     try:
         if not folder.is_dir():
             folder.mkdir(mode=0o700, parents=True)
-            _flush(folder.parent)
+            flush_folder(folder.parent)
         incoming = folder / _INCOMING
         if not incoming.is_dir():
             incoming.mkdir(mode=0o700)
-            _flush(folder)
+            flush_folder(folder)
         lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise VaultError(
@@ -322,9 +323,9 @@ def _settle(draft: Path, path: Path) -> None:
             path.parent.mkdir(mode=0o700)
         except FileExistsError:
             pass
-        _flush(path.parent.parent)
+        flush_folder(path.parent.parent)
         os.rename(draft, path)  # noqa: PTH104  # as above
-    _flush(path.parent)
+    flush_folder(path.parent)
 
 
 def _forget(draft: Path) -> None:
@@ -347,12 +348,12 @@ def _set_mark(draft: Path, path: Path, owner: str) -> None:
     finally:
         os.close(descriptor)
     os.rename(draft, path)  # noqa: PTH104  # as above
-    _flush(path.parent)
+    flush_folder(path.parent)
 
 
 def _remove_mark(path: Path) -> None:
     path.unlink(missing_ok=True)
-    _flush(path.parent)
+    flush_folder(path.parent)
 
 
 def _listed(folder: Path, shard: str) -> list[StoredObject]:
@@ -370,12 +371,3 @@ def _listed(folder: Path, shard: str) -> list[StoredObject]:
                     )
                 )
     return listing
-
-
-def _flush(folder: Path) -> None:
-    """Make names in a folder durable; the fsync of a file does not cover its entry."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

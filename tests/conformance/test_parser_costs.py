@@ -22,9 +22,9 @@ from proxy.auth.authorization_server import OAuthError
 from proxy.cli import record_files
 from proxy.config.schema import SETTINGS
 from proxy.crypto.aead import SealedTexts
-from proxy.crypto.audit_keys import read_public_keys
 from proxy.crypto.jws import ForeignKeys, signed_by
 from proxy.crypto.kms import parse_kms_address
+from proxy.crypto.public_keys import read_public_keys
 from proxy.errors import VaultError
 from proxy.functions import handle
 from proxy.gateway import headers
@@ -498,8 +498,8 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "audit.signatures:read_signed": lambda text: signatures.read_signed(
         b'{"n":2,"event":"' + _bytes(text) + signatures.SIGNATURE + b'"}'
     ),
-    "crypto.audit_keys:read_public_keys": lambda text: read_public_keys(_bytes(text)),
-    "crypto.audit_keys:read_public_keys block": lambda text: read_public_keys(
+    "crypto.public_keys:read_public_keys": lambda text: read_public_keys(_bytes(text)),
+    "crypto.public_keys:read_public_keys block": lambda text: read_public_keys(
         PEM % base64.b64encode(_bytes(text))
     ),
     "audit.shipping:message": lambda text: shipping.message(b'{"n":1,"at":"' + _bytes(text), b""),

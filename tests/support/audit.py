@@ -23,7 +23,7 @@ from proxy.audit.services import AuditServices, Honeytokens, NullSink, Sink, rec
 from proxy.audit.signatures import Signatures, key_id
 from proxy.audit.verify import Auditor, log_lines, verify_log
 from proxy.clock import Clock
-from proxy.crypto.audit_keys import AuditKey, signature_holds
+from proxy.crypto.public_keys import AuditKey, signature_holds
 from proxy.errors import Code, VaultError
 from proxy.telemetry.logs import REQUEST_ID
 from tests.support.clock import ManualClock

@@ -202,11 +202,9 @@ class SharedLink(DatabaseLink):
         before = time.monotonic()
         if self._registered and await connection.execute(_LOOKED, self.writer_id) == "UPDATE 0":
             raise self.fenced()
-        replicas = [_Replica(*raw) for raw in await connection.fetch(_LOOK)]
-        self.others = [one for one in replicas if one.writer != self.writer_id]
-        if self._registered and not any(
-            one.in_session for one in replicas if one not in self.others
-        ):
+        every = [_Replica(*raw) for raw in await connection.fetch(_LOOK)]
+        self.others = [one for one in every if one.writer != self.writer_id]
+        if self._registered and not any(one.in_session for one in every if one not in self.others):
             self.blind()
             return
         # one that still looks at the others lives, and only has trouble with its session
@@ -291,8 +289,7 @@ class SharedLink(DatabaseLink):
             self.released = None
         if taken - released:
             raise self.fenced()
-        # other replicas do not know them, unless they do by now
-        self.stray |= set(names) - self.sure
+        self.stray |= set(names) - self.sure  # others do not know them, unless they do by now
 
     def _refuse_join(self) -> None:
         """Raise ``VaultError(STORE_BUSY)`` for as long as no process may start."""

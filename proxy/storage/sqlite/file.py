@@ -14,6 +14,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from proxy.errors import Code, VaultError
+from proxy.offload import flush_folder
 from proxy.storage.sqlite.migrations import APPLICATION_ID, FORMAT, run_migrations
 from proxy.storage.sqlite.tallies import Tallies, WriterConnection
 
@@ -218,7 +219,7 @@ def _prepare(path: Path) -> None:
         try:
             _refuse_damaged(connection, path)
             if run_migrations(connection) and fresh:
-                _flush_folder(path.parent)
+                flush_folder(path.parent)
         finally:
             connection.close()
     except sqlite3.Error as error:
@@ -300,15 +301,6 @@ def _refuse_damaged(connection: Connection, path: Path) -> None:
 def _has_log(path: Path) -> bool:
     log = path.with_name(f"{path.name}-wal")
     return log.exists() and log.stat().st_size > 0
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make names in a folder durable; the fsync of a file does not cover its entry."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _newer(path: Path, stored: int) -> VaultError:

@@ -6,11 +6,11 @@ import pytest
 from proxy.audit.files import (
     LogSegment,
     first_of,
-    flush_folder,
     log_end,
     log_segments,
     segment_path,
 )
+from proxy.offload import flush_folder
 
 
 def test_names_are_in_the_order_of_their_first_lines(tmp_path):

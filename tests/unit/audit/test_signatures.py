@@ -9,7 +9,7 @@ from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import FOREIGN, segment_path
 from proxy.audit.log import AuditOptions, open_log
 from proxy.audit.verify import log_lines, shipped_lines, verify_log
-from proxy.crypto.audit_keys import AuditKey
+from proxy.crypto.public_keys import AuditKey
 from tests.support.audit import KEY, Remembered, lines, log_key, opened, signatures, told, verified
 from tests.support.clock import ManualClock
 

@@ -1,11 +1,6 @@
 import re
-from datetime import UTC, datetime, timedelta
 
-import pytest
-
-from proxy.crypto.client_secrets import described, hash_secret, new_ident, new_secret, verify_secret
-from tests.support.certificates import Authority
-from tests.support.table import table
+from proxy.crypto.client_secrets import hash_secret, new_ident, new_secret, verify_secret
 
 
 def test_a_secret_has_letters_and_digits_alone_and_256_bits():
@@ -37,30 +32,3 @@ def test_another_secret_does_not_fit():
 
 def test_a_damaged_hash_fits_nothing():
     assert not verify_secret("damaged", "secret")
-
-
-def test_the_names_of_the_first_certificate_and_the_time_of_the_whole_chain(tmp_path):
-    authority = Authority(tmp_path)
-    long, short = (
-        authority.issue("Vault.test", "*.vault.test", "vault.test", days=9),
-        authority.issue("x.test", days=2),
-    )
-    told = described(long.certificate.read_bytes() + short.certificate.read_bytes())
-    assert told.names == ("vault.test", "*.vault.test")
-    now = datetime.now(UTC)
-    assert timedelta(days=1) < told.ends - now <= timedelta(days=2)
-    assert told.begins == described(long.certificate.read_bytes()).begins
-
-
-def test_an_address_is_no_name(tmp_path):
-    assert described(Authority(tmp_path).issue("127.0.0.1").certificate.read_bytes()).names == ()
-
-
-def test_neither_is_the_common_name(tmp_path):
-    assert described(Authority(tmp_path).certificate.read_bytes()).names == ()
-
-
-@table("pem", [b"", b"nothing", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
-def test_what_holds_no_certificate_is_a_fault(pem):
-    with pytest.raises(ValueError, match=r"."):
-        described(pem)

@@ -1,10 +1,12 @@
-"""The keys of the audit log: a keyed hash ties its lines together, Ed25519 (RFC 8032) signs them.
+"""Public keys in PEM: those that sign the audit log, and the certificates of listeners.
 
-Who verifies signatures needs the public half alone, and cannot write a line.
+A keyed hash ties the lines of the log together, Ed25519 (RFC 8032) signs them. Verifying signatures
+needs the public half alone, and whoever has that cannot write a line.
 """
 
 import re
-from typing import Final
+from datetime import datetime
+from typing import Final, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -64,3 +66,36 @@ def signature_holds(public: bytes, signature: bytes, message: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+class Certificate(NamedTuple):
+    """The first certificate of a PEM file.
+
+    The times are those at which its whole chain is valid.
+    """
+
+    #: DNS names (RFC 6125), in lower case; ``*.example.com`` stands for one label
+    names: tuple[str, ...]
+    begins: datetime
+    ends: datetime
+
+
+def parse_certificate(pem: bytes) -> Certificate:
+    """Read a PEM file with a certificate and perhaps its chain.
+
+    ``ValueError`` when there is none in it.
+    """
+    from cryptography import x509  # loads 2 MB that only certificates need
+
+    chain = x509.load_pem_x509_certificates(pem)
+    try:
+        extension = chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        names = tuple(
+            dict.fromkeys(
+                name.lower() for name in extension.value.get_values_for_type(x509.DNSName)
+            )
+        )
+    except x509.ExtensionNotFound:
+        names = ()  # the common name no longer counts (RFC 9525 section 6.4.4)
+    begins = max(certificate.not_valid_before_utc for certificate in chain)
+    return Certificate(names, begins, min(certificate.not_valid_after_utc for certificate in chain))

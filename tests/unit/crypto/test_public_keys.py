@@ -1,8 +1,18 @@
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from proxy.crypto.audit_keys import AuditKey, read_public_keys, signature_holds, spell_public_key
+from proxy.crypto.public_keys import (
+    AuditKey,
+    parse_certificate,
+    read_public_keys,
+    signature_holds,
+    spell_public_key,
+)
+from tests.support.certificates import Authority
+from tests.support.table import table
 
 #: RFC 8032, section 7.1, test 2.
 SEED = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")
@@ -41,3 +51,33 @@ def test_public_keys_are_read_from_the_text_that_they_are_written_as():
     for wrong in (b"", b"-----BEGIN PUBLIC KEY-----\nAA\n-----END PUBLIC KEY-----", foreign):
         with pytest.raises(ValueError, match=r"."):
             read_public_keys(wrong)
+
+
+def test_the_names_of_the_first_certificate_and_the_time_of_the_whole_chain(tmp_path):
+    authority = Authority(tmp_path)
+    long, short = (
+        authority.issue("Vault.test", "*.vault.test", "vault.test", days=9),
+        authority.issue("x.test", days=2),
+    )
+    told = parse_certificate(long.certificate.read_bytes() + short.certificate.read_bytes())
+    assert told.names == ("vault.test", "*.vault.test")
+    now = datetime.now(UTC)
+    assert timedelta(days=1) < told.ends - now <= timedelta(days=2)
+    assert told.begins == parse_certificate(long.certificate.read_bytes()).begins
+
+
+def test_an_address_is_no_name(tmp_path):
+    assert (
+        parse_certificate(Authority(tmp_path).issue("127.0.0.1").certificate.read_bytes()).names
+        == ()
+    )
+
+
+def test_neither_is_the_common_name(tmp_path):
+    assert parse_certificate(Authority(tmp_path).certificate.read_bytes()).names == ()
+
+
+@table("pem", [b"", b"nothing", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_what_holds_no_certificate_is_a_fault(pem):
+    with pytest.raises(ValueError, match=r"."):
+        parse_certificate(pem)
