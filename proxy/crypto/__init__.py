@@ -7,4 +7,5 @@ pickled, copied or printed. Every format begins with a byte that names it (``tes
     hash root (HKDF: one HMAC key a purpose), token root (HKDF: keys a schema and field)
 
 Face: ``keyset``, ``aead``, ``prf``, ``stream``, ``key_sources``, ``client_secrets``, ``jws``, and
-``public_keys``."""
+``public_keys``.
+"""
