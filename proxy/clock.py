@@ -17,6 +17,20 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+def steady(clock: Clock) -> Clock:
+    """A clock that goes on where the other one is set back: for spans of time, not for instants."""
+    latest = behind = 0
+
+    def now() -> int:
+        nonlocal latest, behind
+        wall = clock()
+        behind = max(behind, latest - wall)
+        latest = wall + behind
+        return latest
+
+    return now
+
+
 @lru_cache(maxsize=64)  # all records of a batch have one
 def to_wire(instant: int) -> str:
     """An instant as the interface writes it: ``YYYY-MM-DDThh:mm:ss.sssZ`` (ISO 8601, UTC)."""

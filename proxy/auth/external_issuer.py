@@ -5,8 +5,9 @@ Who a token stands for is a client that is registered here under the id which th
 (``Client.external``): environment, policies and the right to administer are ours to give, never the
 token's. Which claims name environment and client is set.
 
-Keys and answers are believed for a minute at most and never past the end of the token; a client
-that ends, ends at once. An issuer that cannot be asked makes no token valid.
+Keys and answers are believed for a minute at most, also where the clock is set back meanwhile, and
+never past the end of the token; a client that ends, ends at once. An issuer that cannot be asked
+makes no token valid.
 """
 
 import asyncio
@@ -101,9 +102,9 @@ class ByKeys:
         """The keys, no older than that."""
         async with self._asking:
             now = self._clock()
-            if self._keys is not None and now - self._at < age:
+            if self._keys is not None and 0 <= now - self._at < age:
                 return self._keys
-            if self._failed is not None and now - self._failed[0] < _FAILED:
+            if self._failed is not None and 0 <= now - self._failed[0] < _FAILED:
                 raise self._failed[1]
             try:
                 self._keys = ForeignKeys.read(await self._fetch())
@@ -140,8 +141,18 @@ _Name = TypeVar("_Name")
 _Value = TypeVar("_Value")
 
 
+class _Span(NamedTuple):
+    """Milliseconds since the epoch. An instant before it tells that the clock was set back."""
+
+    since: int
+    until: int
+
+
+_NEVER: Final = _Span(0, 0)
+
+
 class _CachedAnswer(NamedTuple, Generic[_Said]):
-    until: int  # milliseconds since the epoch
+    span: _Span
     said: _Said
 
 
@@ -165,7 +176,7 @@ class TokenReader(Generic[_Said]):
         self._clock = clock
         self._cache: dict[str, _CachedAnswer[_Said]] = {}
         #: Separate, so that made-up tokens displace no valid one; by digests, for they may be long.
-        self._bad: dict[bytes, int] = {}
+        self._bad: dict[bytes, _Span] = {}
         self._running: dict[str, asyncio.Task[_Said]] = {}
 
     def __len__(self) -> int:
@@ -175,14 +186,17 @@ class TokenReader(Generic[_Said]):
     def remembered(self, token: str) -> _Said | None:
         """Return the cached meaning of a token that may still be trusted."""
         cached = self._cache.get(token)
-        return None if cached is None or self._clock() >= cached.until else cached.said
+        if cached is None or not cached.span.since <= self._clock() < cached.span.until:
+            return None
+        return cached.said
 
     async def ask(self, token: str) -> _Said:
         """Return the meaning of a token; ask its issuer if it is not cached.
 
         Raises ``VaultError``: UNAUTHORIZED, which does not tell why; ISSUER_UNREACHABLE.
         """
-        if self._clock() < self._bad.get(_digest(token), 0):
+        since, until = self._bad.get(_digest(token), _NEVER)
+        if since <= self._clock() < until:
             raise token_refused()
         task = self._running.get(token)
         if task is None:  # requests that come together ask once
@@ -196,15 +210,17 @@ class TokenReader(Generic[_Said]):
             task.exception()  # all waiters have their result, or have left
 
     async def _ask_once(self, token: str) -> _Said:
+        since = self._clock()
         try:
             claims, until = await self._issuer.claims(token)
             said, until = self._read(claims, until)
         except (ValueError, msgspec.MsgspecError):
             self._cache.pop(token, None)
-            self._put(self._bad, _digest(token), self._clock() + _REFUSED)
+            now = self._clock()
+            self._put(self._bad, _digest(token), _Span(now, now + _REFUSED))
             raise token_refused() from None
         self._bad.pop(_digest(token), None)
-        self._put(self._cache, token, _CachedAnswer(until, said))
+        self._put(self._cache, token, _CachedAnswer(_Span(since, until), said))
         return said
 
     def _put(self, cache: dict[_Name, _Value], name: _Name, value: _Value) -> None:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from proxy.auth.sealed_notes import SealedNote
-from proxy.clock import Clock
+from proxy.clock import Clock, steady
 from proxy.crypto.client_secrets import hash_secret, new_secret, verify_secret
 from proxy.errors import Code, VaultError
 
@@ -301,7 +301,7 @@ class Throttle:
     def __init__(
         self, clock: Clock, most: int = _TABLE_ENTRIES, networks: KnownNetworks | None = None
     ) -> None:
-        self._clock = clock
+        self._clock = steady(clock)  # else a failure from before the clock was set back locks out
         self._sites = _Failures(BY_SITE, most)
         self._addresses = _Failures(BY_ADDRESS, most)
         self._pairs = _Failures(BY_CLIENT, most)

@@ -1,6 +1,7 @@
 import time
 
-from proxy.clock import system_clock, to_wire
+from proxy.clock import steady, system_clock, to_wire
+from tests.support.clock import ManualClock
 from tests.support.table import table
 
 
@@ -22,3 +23,13 @@ def test_the_system_clock_tells_whole_milliseconds_since_the_epoch():
 )
 def test_an_instant_on_the_wire_is_utc_with_three_places(instant, wire):
     assert to_wire(instant) == wire
+
+
+def test_a_steady_clock_goes_on_where_the_other_one_is_set_back():
+    wall = ManualClock(1_000)
+    clock = steady(wall)
+    read = []
+    for step in (0, 5, -900, 10, 2_000, -3_000, 1):
+        wall.advance(step)
+        read.append(clock())
+    assert read == [1_000, 1_005, 1_005, 1_015, 3_015, 3_015, 3_016]

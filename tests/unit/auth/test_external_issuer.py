@@ -194,6 +194,45 @@ async def test_keys_are_believed_for_a_minute_and_a_key_that_is_gone_counts_no_l
     await refused(external, text)
 
 
+@pytest.mark.parametrize("leap", [3_600_000, 86_400_000])
+async def test_a_clock_that_went_forward_and_back_makes_nobody_believe_for_longer(
+    here, there, leap
+):
+    await register(here)
+    by_words, text = by_asking(here, there), token(KEY, claims(here.clock() + leap))
+    signatures = by_keys(here, there)
+    here.clock.advance(leap)
+    await signatures.principal(text)
+    there.says(client_id="crm-there", scope="default")
+    await by_words.principal("opaque")
+    here.clock.advance(-leap)
+    there.says(active=False)
+    await refused(by_words, "opaque")
+    there.body = document(public(NEXT, kid="two"))
+    await refused(signatures, text)
+    fresh = token(NEXT, claims(here.clock()), kid="two")
+    assert (await signatures.principal(fresh)).environment == "default"
+
+
+async def test_nor_refused_for_longer(here, there):
+    await register(here)
+    external = by_asking(here, there)
+    there.says(active=False)
+    await refused(external, "opaque")
+    there.away = True
+    signatures = by_keys(here, there)
+    text = token(KEY, claims(here.clock() - 86_400_000))
+    with pytest.raises(VaultError) as caught:
+        await signatures.principal(text)
+    assert caught.value.code is Code.ISSUER_UNREACHABLE
+    here.clock.advance(-86_400_000)
+    there.away = False
+    there.says(client_id="crm-there", scope="default")
+    assert (await external.principal("opaque")).environment == "default"
+    there.body = document(public(KEY, kid="one"))
+    assert (await signatures.principal(text)).environment == "default"
+
+
 async def test_a_key_that_is_new_counts_at_once_and_strangers_cannot_make_us_ask_again_and_again(
     here, there
 ):

@@ -196,6 +196,18 @@ def test_a_few_failures_cost_nothing_and_more_cost_time():
     assert throttle.wait("shop", STRANGER) == BY_CLIENT.every
 
 
+def test_a_clock_that_is_set_back_locks_nobody_out():
+    clock = ManualClock()
+    throttle = Throttle(clock)
+    for _ in range(20):
+        throttle.failed("crm", "192.0.2.1")
+    waits = throttle.wait("crm", "192.0.2.1")
+    clock.advance(-86_400_000)
+    assert 0 < throttle.wait("crm", "192.0.2.1") == waits
+    clock.advance(waits)
+    assert throttle.wait("crm", "192.0.2.1") == 0
+
+
 def test_guesses_in_the_long_run_are_one_every_few_seconds():
     clock = ManualClock()
     throttle, guesses = Throttle(clock), 0
