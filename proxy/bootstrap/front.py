@@ -29,6 +29,7 @@ from proxy.bootstrap.network import (
     upstream_routes,
 )
 from proxy.bootstrap.replicas import Team
+from proxy.bootstrap.rule_history import RuleHistory
 from proxy.bootstrap.rules import (
     Overrides,
     coverage_until_now,
@@ -74,11 +75,18 @@ _SECTION: Final = "remote"
 # ---------------------------------------------------------------------- the one that has the vault
 
 
+class OwnedRules(NamedTuple):
+    """The rules that an owner offers to fronts: in force, and before."""
+
+    in_force: InForce
+    earlier: RuleHistory
+
+
 @asynccontextmanager
 async def serving_fronts(
     settings: Settings,
     overrides: Overrides | None,
-    in_force: InForce,
+    rules: OwnedRules,
     keyset: Keyset,
     certificates: MutualCertificates | None,
 ) -> AsyncIterator[VaultOwner | None]:
@@ -93,7 +101,7 @@ async def serving_fronts(
         return
     secret = keyset.hasher("fronts")(settings.country.encode())
     owner, loop = (
-        VaultOwner(in_force, OwnerTerms(settings.country, secret)),
+        VaultOwner(rules.in_force, OwnerTerms(settings.country, secret), rules.earlier),
         asyncio.get_running_loop(),
     )
     for number in numbers:
@@ -196,10 +204,10 @@ async def running_front(
         patience = _PATIENCE_REMOTE if settings.remote.vault else _PATIENCE
         # a worker has the clock of its owner
         in_use = FrontRules(_way(settings), patience, None if settings.remote.vault else clock)
-        work(stack, in_use.link.run())
-        settings, hashed = await _welcomed(settings, in_use)
         rules = load_rules(settings, overrides)
         in_use.begin(rules)
+        work(stack, in_use.link.run())
+        settings, hashed = await _welcomed(settings, in_use)
         guard = open_guard(settings, metrics)
         guard.share(settings.limits.store, hashed)
         applications = Applications(metrics, *upstream_routes(settings))

@@ -37,7 +37,7 @@ from proxy.bootstrap.audit import OpenAudit, open_audit, own_chain
 from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
 from proxy.bootstrap.environments import EnvironmentSet, OpenEnvironment, govern, opening, reread
 from proxy.bootstrap.first_client import admit_mounted
-from proxy.bootstrap.front import Front, is_front, running_front, serving_fronts, work
+from proxy.bootstrap.front import Front, OwnedRules, is_front, running_front, serving_fronts, work
 from proxy.bootstrap.functions import start_functions
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.bootstrap.network import (
@@ -60,10 +60,12 @@ from proxy.bootstrap.open_vault import (
     watch_notes,
 )
 from proxy.bootstrap.replicas import Team, announce_start, follow
+from proxy.bootstrap.rule_history import RuleHistory
 from proxy.bootstrap.rules import (
     Overrides,
     coverage_until_now,
     first_rules,
+    load_earlier,
     load_rules,
     open_console,
     write_coverage,
@@ -84,7 +86,7 @@ from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import local_taken_over
 from proxy.redactor.exchange.owner import VaultOwner
 from proxy.redactor.exchange.reload import Reloader
-from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
+from proxy.redactor.exchange.runtime import InForce, Runtime, bind_earlier, bind_rules
 from proxy.redactor.rules import RuleSet
 from proxy.storage import engine_of
 from proxy.storage.base import Store
@@ -208,7 +210,11 @@ async def _started(
     for one in taken if local is None else (*taken, local):
         stack.callback(one.close)
     await _listen(stack, base, ins, started, states)
-    parts = (base.settings, overrides, started.rules, base.vault.keyset, ins.remote)
+    load = partial(load_earlier, base.settings, overrides)
+    services = base.vault, base.metrics, base.audit.services, base.catalog
+    earlier = RuleHistory(base.store, clock, load, lambda rules: bind_earlier(rules, *services))
+    offered = OwnedRules(started.rules, earlier)
+    parts = (base.settings, overrides, offered, base.vault.keyset, ins.remote)
     started.owner = await stack.enter_async_context(serving_fronts(*parts))
     work(stack, started.reloader.watch(), base.audit.log.run(), ins.watch())
     work(stack, *base.guard.work())

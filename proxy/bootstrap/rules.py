@@ -23,7 +23,7 @@ from proxy.net.coverage import Coverage
 from proxy.net.coverage_report import CoverageReport, UnruledPath, joined_reports
 from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
-from proxy.redactor.load import load_rule_set, no_rules
+from proxy.redactor.load import load_files, load_rule_set, no_rules
 from proxy.redactor.load.rule_tests import Case, parse_case
 from proxy.redactor.rules import BodyLimits, Endpoint, OnError, RuleSet, Unmatched
 from proxy.redactor.views import CallerSource
@@ -60,7 +60,17 @@ def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSe
 
     Raises ``VaultError(BAD_RULES)`` with every fault.
     """
-    rules = rules_at(settings.rules)
+    return _fitted(rules_at(settings.rules), settings, overrides)
+
+
+def load_earlier(
+    settings: Settings, overrides: Overrides | None, files: Mapping[str, bytes]
+) -> RuleSet:
+    """The rule set of files that were there before; raises as ``load_rules``."""
+    return _fitted(load_files(files), settings, overrides)
+
+
+def _fitted(rules: RuleSet, settings: Settings, overrides: Overrides | None) -> RuleSet:
     _refuse_uncertified(settings, rules)
     if overrides is None:
         return rules

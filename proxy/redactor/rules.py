@@ -392,7 +392,7 @@ class RuleSet:
     tests: tuple[RuleTest, ...] = ()
     warnings: tuple[str, ...] = field(default=())
     passed: tuple[PassRule, ...] = ()
-    files: tuple[str, ...] = ()  #: where all of this was read
+    files: Mapping[str, bytes] = field(default_factory=dict, compare=False)  #: by name
 
     @property
     def rules(self) -> tuple[Rule, ...]:

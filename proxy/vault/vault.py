@@ -81,9 +81,14 @@ class Vault:
         self._cleanup: ObjectCleanup | None = None
         self.contents: Contents | None = None  #: of attachments, once there is a place for them
 
-    async def collection(self, recipe: TableSpec) -> Collection:
-        """The collection of a schema; its table is made, or gets the columns it lacks."""
+    async def collection(self, recipe: TableSpec, *, earlier: bool = False) -> Collection:
+        """The collection of a schema; its table is made, or gets the columns it lacks.
+
+        ``earlier``: by another definition than the one in force, which stays.
+        """
         collection = await self._placed(recipe)
+        if earlier:
+            return collection
         self._collections[recipe.schema.name] = collection
         return collection
 

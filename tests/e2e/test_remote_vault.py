@@ -25,7 +25,7 @@ from proxy.redactor.exchange.wire import (
 )
 from proxy.redactor.message import Request, Response
 from tests.e2e.test_restart import CALLERS
-from tests.e2e.test_workers import Patient
+from tests.e2e.test_workers import Patient, write_rules
 from tests.support.application import Application
 from tests.support.certificates import Authority
 from tests.support.certificates import Pair as Certified
@@ -166,6 +166,46 @@ async def test_another_country_or_other_rules_are_told(tmp_path: Path) -> None:
         file.write_text(same)
         await pair.ready()
         assert (await visit(pair.front))[0] == 201
+
+
+@pytest.mark.slow
+async def test_rules_come_to_one_after_the_other_and_each_may_be_killed_in_between(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as pair:
+        callers = Patient(pair.front)
+        async with asyncio.TaskGroup() as group:
+            for number in range(CALLERS):
+                group.create_task(callers.work(keep=bool(number % 2)))
+            for fields in (1, 2):
+                await callers.further(60)
+                write_rules(pair.owner, fields)
+                await pair.owner.logged("rules are active")
+                await pair.owner.kill()
+                await pair.owner.start()  # it has read nothing but the new ones
+                pair.front.log.clear()
+                await callers.further(60)
+                assert b"has other rules" not in pair.front.log
+                write_rules(pair.front, fields)
+                await pair.front.logged("rules are active")
+                sent = {**ANN, f"nick{fields - 1}": f"Flumpergatan nick {fields}"}
+                async with aiohttp.ClientSession() as caller:
+                    async with caller.post(pair.front.proxy + "/people", json=sent) as answer:
+                        assert (answer.status, await answer.json()) == (
+                            201,
+                            await answer.json() | sent,
+                        )
+                assert not pair.application.holds(f"Flumpergatan nick {fields}")
+            callers.over = True
+        assert callers.broken == []
+        assert not pair.front.events("rules rejected; previous rules stay active")
+        for ident in callers.made:
+            status, seen = await visit(pair.front, ident)
+            assert (status, seen["name"]) == (200, ANN["name"])
+        assert await pair.front.stop() == 0
+        assert await pair.owner.stop() == 0
+        for command in ("audit", "store"):
+            assert (await pair.owner.command(command, "verify"))["ok"]
 
 
 @pytest.mark.slow

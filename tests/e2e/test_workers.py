@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import signal
 import sys
 from collections import Counter
@@ -185,6 +186,74 @@ async def test_an_owner_that_is_killed_under_load_takes_nothing_acknowledged_wit
         # twice; a caller that is refused by one front may ask the other one before that has noticed
         assert callers.refused <= 4 * CALLERS, "those whose values were on their way"
         await ready(instance)
+        await all_there(instance, callers)
+        assert await instance.stop() == 0
+        assert (await instance.command("audit", "verify"))["ok"]
+        assert (await instance.command("store", "verify"))["ok"]
+
+
+def write_rules(at: Instance, fields: int) -> None:
+    """Give an instance the rules with so many more searchable fields, at once."""
+    file, plain = at.rules / "rules.yaml", at.folder / "plain.yaml"
+    if not plain.exists():
+        plain.write_text(file.read_text())
+    added = "".join(f"      nick{one}: {{kind: text, find: [exact]}}\n" for one in range(fields))
+    part = file.with_suffix(".part")
+    part.write_text(plain.read_text().replace("operations:\n", added + "operations:\n"))
+    part.rename(file)
+
+
+async def in_force(instance: Instance) -> set[str]:
+    """The versions of rules of all that serve; empty while one of them does not answer."""
+    _, text = await ask(instance, "/metrics")
+    families = {one.name: one for one in text_string_to_metric_families(text)}
+    told = families["domicile_rules_info"].samples
+    whole = len(told) == len(workers_of(instance))
+    return {one.labels["version"] for one in told} if whole else set()
+
+
+async def all_follow(instance: Instance, gone: psutil.Process, before: set[str]) -> None:
+    """Wait until all have the same new rules, with another process in the place of that one."""
+    async with asyncio.timeout(2 * PATIENCE):
+        now = before
+        while gone in workers_of(instance) or now == before or len(now) != 1:
+            await asyncio.sleep(0.05)
+            now = await in_force(instance)
+
+
+@pytest.mark.slow
+@STORES
+async def test_new_rules_come_to_all_while_one_after_the_other_is_killed(
+    tmp_path: Path, store: str
+) -> None:
+    async with team(tmp_path, store) as instance:
+        callers, killed = Patient(instance), 0
+        async with asyncio.TaskGroup() as group:
+            for number in range(CALLERS):
+                group.create_task(callers.work(keep=bool(number % 2)))
+            for fields in range(1, 4):
+                await callers.further(60)
+                before, workers = await in_force(instance), workers_of(instance)
+                write_rules(instance, fields)
+                if fields == 2:
+                    instance.send(signal.SIGHUP)
+                owner = store == "embedded" and fields > 1
+                victim = owner_of(instance) if owner else random.choice([*workers])
+                await asyncio.sleep(random.random() / 2)
+                victim.kill()
+                killed += 1
+                await all_follow(instance, victim, before)
+                sent = {**ANN, f"nick{fields - 1}": f"Flumpergatan nick {fields}"}
+                for _ in range(6):  # whichever of them accepts
+                    async with (
+                        aiohttp.ClientSession() as caller,
+                        caller.post(instance.proxy + "/people", json=sent) as answer,
+                    ):
+                        data = await answer.json()
+                        assert (answer.status, data) == (201, data | sent)
+            callers.over = True
+        assert b"has other rules" not in instance.log
+        assert len(callers.broken) <= killed * CALLERS, callers.broken
         await all_there(instance, callers)
         assert await instance.stop() == 0
         assert (await instance.command("audit", "verify"))["ok"]

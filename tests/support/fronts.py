@@ -17,6 +17,7 @@ from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.rules import Match
 from proxy.redactor.views import View
 from tests.support.exchanges import Call, Desk, headers_of, written
+from tests.support.patience import until
 
 
 @dataclass
@@ -83,7 +84,7 @@ async def fronted(
     link = rules.link
     work = asyncio.create_task(link.run())
     try:
-        await link.line()
+        await until(lambda: link.now() is not None)  # however short the patience of a test is
         yield made
     finally:
         work.cancel()

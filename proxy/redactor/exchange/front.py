@@ -106,7 +106,7 @@ class FrontRules(CurrentRules[_Runtime]):
     def __init__(self, connect: Connect, patience: float, clock: Clock | None = None) -> None:
         super().__init__(_Runtime(RuleSet("none", (), (), ())))
         self._clock = clock
-        self.link = OwnerLink(connect, patience)
+        self.link = OwnerLink(connect, patience, lambda: self.runtime.rules.version)
 
     def begin(self, rules: RuleSet) -> None:
         """Take the first rules."""
@@ -116,7 +116,7 @@ class FrontRules(CurrentRules[_Runtime]):
     async def adopt(self, rules: RuleSet) -> _Runtime:
         """Return rules ready to take effect. Raises ``VaultError``: the owner has others."""
         self._make_room(rules)
-        if not await self.link.knows(rules.version):
+        if not await self.link.follows(rules.version):
             raise VaultError(
                 Code.VAULT_DOWN,
                 "The owner of the vault has other rules: give both the same files.",

@@ -36,6 +36,8 @@ _ANSWER: Final = 30.0
 #: Seconds between two questions whether the owner is there, and until it counts as gone.
 _LOOK: Final = 2.0
 _GONE: Final = 6.0
+#: Seconds that an owner may take to load the rules that a front has loaded.
+_FOLLOWS: Final = 5.0
 #: Bytes of a frame beside one long message, and of the longest message whose length can be told.
 _FRAME: Final = 16
 _LONGEST: Final = 2**32 - 2 * _FRAME
@@ -147,11 +149,13 @@ class OwnerLink:
     """The way to the owner: one connection at a time, made again when it breaks.
 
     ``patience``: seconds that a question waits for a connection, from the loss of the last one on.
+    ``version`` tells the rules in use: an owner hears of them before anything begins.
     """
 
-    def __init__(self, connect: Connect, patience: float) -> None:
+    def __init__(self, connect: Connect, patience: float, version: Callable[[], str] = str) -> None:
         self._connect = connect
         self._patience = patience
+        self._version = version
         self._line: OwnerLine | None = None
         self._there = asyncio.Event()
         self._lost_at = asyncio.get_running_loop().time()
@@ -227,6 +231,8 @@ class OwnerLink:
             line.connection.longest = self.longest + _FRAME
             line.connection.send(Hello(PROTOCOL, __version__, self.longest))
             welcome = await line.welcome
+            if welcome.protocol == PROTOCOL:
+                await line.ask(RulesQuestion(line.number(), self._version()))
         if welcome.protocol != PROTOCOL:
             raise VaultError(
                 Code.VAULT_DOWN,
@@ -254,6 +260,17 @@ class OwnerLink:
         """Whether the owner has these rules. Raises ``VaultError`` (VAULT_DOWN)."""
         line = await self.line()
         return cast("RulesAnswer", await line.ask(RulesQuestion(line.number(), version))).has
+
+    async def follows(self, version: str) -> bool:
+        """The same; an owner that is away, or reads the same files now, is waited for a while."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + min(self._patience, _FOLLOWS)
+        while loop.time() < until:
+            with suppress(VaultError):
+                if await self.knows(version):
+                    return True
+            await asyncio.sleep(_PAUSES[0])
+        return await self.knows(version)
 
 
 #: Ends an exchange whose answer came part by part.

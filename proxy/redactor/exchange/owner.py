@@ -7,7 +7,7 @@ the application does: both values stay, and a later answer tells.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from proxy.errors import VaultError
 from proxy.redactor.exchange.fork_exchange import AnyExchange
@@ -36,7 +36,10 @@ from proxy.redactor.exchange.wire import (
     Reveal,
     other_rules,
 )
-from proxy.redactor.rules import Match
+from proxy.redactor.rules import Match, RuleSet
+from proxy.telemetry import logs
+
+_log = logs.logger("rules")
 
 #: Seconds that answers without an end, and other long ones, have left when the owner drains:
 #: requests that fronts hold back meanwhile must not wait in vain.
@@ -52,12 +55,26 @@ class OwnerTerms(NamedTuple):
     secret: bytes
 
 
+class EarlierRules(Protocol):
+    """Memory of the rules that fronts use: the next owner has them as well."""
+
+    async def remember(self, rules: RuleSet) -> None:
+        """Fronts use these, which are in force. Raises the errors of the store."""
+
+    async def recall(self, version: str) -> Runtime | None:
+        """Return those that fronts have used; ``None``: not lately. Raises ``VaultError``."""
+
+
 class VaultOwner:
     """Answers fronts, whoever they are: the listener has let them in."""
 
-    def __init__(self, in_force: InForce, terms: OwnerTerms) -> None:
+    def __init__(
+        self, in_force: InForce, terms: OwnerTerms, earlier: EarlierRules | None = None
+    ) -> None:
         self._in_force = in_force
         self.terms = terms
+        self._earlier = earlier
+        self._recalling = asyncio.Lock()
         self._rules: dict[str, Runtime] = {}
         self._planned: Runtime | None = None  #: the rules in force when these were found
         self._plans: dict[tuple[str, int, int], BoundPlan] = {}
@@ -80,6 +97,28 @@ class VaultOwner:
             for old in list(self._rules)[: -_EARLIER - 1]:
                 del self._rules[old]
         return self._rules.get(version)
+
+    async def knows(self, version: str) -> bool:
+        """Whether a front may use the rules of that version; they are remembered."""
+        async with self._recalling:  # all fronts come when an owner starts
+            try:
+                await self._look_for(version)
+            except VaultError as error:
+                _log.warning(
+                    "rules that a front uses could not be remembered",
+                    code=error.code,
+                    text=error.message,
+                )
+        return self.rules(version) is not None
+
+    async def _look_for(self, version: str) -> None:
+        runtime = self.rules(version)
+        if self._earlier is None:
+            return
+        if runtime is None and (recalled := await self._earlier.recall(version)) is not None:
+            self._rules = {version: recalled, **self._rules}
+        elif runtime is not None and runtime is self._in_force.runtime:
+            await self._earlier.remember(runtime.rules)
 
     def exchange(self, job: Redact) -> AnyExchange:
         """Return the exchange of a request. Raises ``VaultError`` (VAULT_DOWN)."""

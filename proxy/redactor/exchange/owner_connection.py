@@ -10,7 +10,6 @@ from proxy.redactor.bodies.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.owner_ordinary import SENT, Begun, GeneralWay, KeepJob, OrdinaryJob
-from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     UNGREETED,
@@ -56,8 +55,8 @@ class OwnerPort(Protocol):
     def terms(self) -> tuple[str, bytes]:
         """Country and secret, which fronts are told at the beginning."""
 
-    def rules(self, version: str) -> Runtime | None:
-        """Return the rules of that version: in force, or before."""
+    async def knows(self, version: str) -> bool:
+        """Whether a front may use the rules of that version."""
 
     def exchange(self, job: Redact) -> AnyExchange:
         """Return the exchange of a request. Raises ``VaultError`` (VAULT_DOWN)."""
@@ -141,20 +140,19 @@ class FrontConnection:
                     self._work_on(self._fail(number, sent=question.sent), number)
             case Readdress():
                 self._work(self._owner.readdress(self, question))
-            case Left() | RulesQuestion():
-                self._note(question)
+            case Left():
+                self.left = True
+            case RulesQuestion():
+                self._most = max(self._most, question.longest)
+                self._work(self._tell_rules(question))
 
     def _greet(self, hello: Hello) -> None:
         self._greeted, self._most = hello.protocol == PROTOCOL, hello.longest
         self.connection.longest = self._owner.longest()
         self.connection.send(Welcome(PROTOCOL, __version__, *self._owner.terms))
 
-    def _note(self, question: Left | RulesQuestion) -> None:
-        if isinstance(question, Left):
-            self.left = True
-            return
-        has = self._owner.rules(question.rules) is not None
-        self._most = max(self._most, question.longest)
+    async def _tell_rules(self, question: RulesQuestion) -> None:
+        has = question.rules != "" and await self._owner.knows(question.rules)
         self.connection.longest = self._owner.longest()  # it asks before it uses them
         self.connection.send(RulesAnswer(question.n, has))
 

@@ -264,12 +264,34 @@ async def bind_rules(
     With a ``catalog``, proxied records can be searched over the vault's own interface; a name that
     is taken by a schema there is refused (``BAD_RULES``).
     """
+    collections = await _collections(rules, vault, catalog)
+    runtime = _joined(rules, collections, vault, metrics, audit)
     if catalog is not None:
-        catalog.refuse_taken(entity.schema.name for entity in rules.entities)
-        await _fitting(rules.entities, catalog)
-    collections = {
-        entity.schema.name: await _collection(entity, vault, catalog) for entity in rules.entities
-    }
+        own = [collections[one.schema.name] for one in rules.entities if one.kept_as is None]
+        await catalog.take_rules(own)
+        for collection in own:
+            await catalog.filling.begin(collection)
+    return runtime
+
+
+async def bind_earlier(
+    rules: RuleSet, vault: Vault, metrics: Metrics, audit: AuditServices, catalog: Catalog
+) -> Runtime:
+    """Make a rule set ready that fronts still use, beside the one in force, which stays.
+
+    Raises as ``bind_rules``.
+    """
+    collections = await _collections(rules, vault, catalog, earlier=True)
+    return _joined(rules, collections, vault, metrics, audit)
+
+
+def _joined(
+    rules: RuleSet,
+    collections: Mapping[str, Collection],
+    vault: Vault,
+    metrics: Metrics,
+    audit: AuditServices,
+) -> Runtime:
     joined = {
         id(plan.operation): BoundOperation(
             plan, collections[plan.operation.entity.schema.name], metrics, audit
@@ -284,20 +306,22 @@ async def bind_rules(
         for one in rules.operations
         if one.graph
     }
-    runtime = Runtime(*matcher_parts(rules), vault, joined, graphs, collections)
+    return Runtime(*matcher_parts(rules), vault, joined, graphs, collections)
+
+
+async def _collections(
+    rules: RuleSet, vault: Vault, catalog: Catalog | None, *, earlier: bool = False
+) -> dict[str, Collection]:
+    """Return the collection of each entity: a table of its own, or the record-based family's."""
     if catalog is not None:
-        own = [collections[one.schema.name] for one in rules.entities if one.kept_as is None]
-        await catalog.take_rules(own)
-        for collection in own:
-            await catalog.filling.begin(collection)
-    return runtime
-
-
-async def _collection(entity: Entity, vault: Vault, catalog: Catalog | None) -> Collection:
-    """Return the collection of an entity: a table of its own, or the record-based family's."""
-    if catalog is None or entity.kept_as is None:
-        return await vault.collection(recipe(entity))
-    return Hosted(recipe(entity), entity.name, catalog.host(RECORDS_SCHEMA))
+        catalog.refuse_taken(entity.schema.name for entity in rules.entities)
+        await _fitting(rules.entities, catalog)
+    return {
+        entity.schema.name: await vault.collection(recipe(entity), earlier=earlier)
+        if catalog is None or entity.kept_as is None
+        else Hosted(recipe(entity), entity.name, catalog.host(RECORDS_SCHEMA))
+        for entity in rules.entities
+    }
 
 
 async def _fitting(entities: Sequence[Entity], catalog: Catalog) -> None:

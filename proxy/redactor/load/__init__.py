@@ -6,7 +6,7 @@ compile them with all defaults; ``conflicts`` checks the result. It runs when th
 when a file changes, never per request, and is the only importer of yaml in the redactor.
 """
 
-from proxy.redactor.load.loader import load_draft, load_rule_set, load_text
+from proxy.redactor.load.loader import load_draft, load_files, load_rule_set, load_text
 from proxy.redactor.load.sources import fingerprint, no_rules
 
-__all__ = ["fingerprint", "load_draft", "load_rule_set", "load_text", "no_rules"]
+__all__ = ["fingerprint", "load_draft", "load_files", "load_rule_set", "load_text", "no_rules"]

@@ -67,6 +67,15 @@ def load_text(
     return _compile([source], _Load(os.environ if environ is None else environ))
 
 
+def load_files(files: Mapping[str, bytes]) -> RuleSet:
+    """The rules of files that were read before (``RuleSet.files``); what they refer to is read now.
+
+    Raises as ``load_rule_set``.
+    """
+    sources = [RuleSource(name, Path(name).parent, files[name]) for name in files]
+    return _compile(sources, _Load(os.environ))
+
+
 def load_draft(path: Path, draft: Mapping[str, str]) -> RuleSet:
     """Load a file or folder with these texts by file name, which replace or extend the files.
 
@@ -97,7 +106,7 @@ def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
         tuple(test for file in mapped for test in file.tests),
         (*warnings(addressed), *warn_of_lists(addressed)),
         tuple(rule for file in mapped for rule in file.passed),
-        tuple(source.name for source in sources),
+        {source.name: source.content for source in sources},
     )
 
 

@@ -124,7 +124,7 @@ FOLLOWED_NOTES: Final = frozenset(_FOLLOWED | _GUARDED)
 #: Positions of jobs that one carries out for all (``vault.job``); the others read them now and
 #: then.
 _JOB_NOTES: Final = {"filling", "hashes", "migration", "reseal"}
-LIVE_NOTES: Final = frozenset(_FOLLOWED | _JOB_NOTES | {"audit", "networks", "sealings"})
+LIVE_NOTES: Final = frozenset(_FOLLOWED | _JOB_NOTES | {"audit", "fronts", "networks", "sealings"})
 #: Others that are written while one runs alone, each a whole by itself: whoever starts reads the
 #: one before or the one after.
 _WHOLE_NOTES: Final = frozenset({"rehash", "rehash job"})

@@ -1,8 +1,12 @@
 import asyncio
 
+from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.matcher import views_of
+from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
+from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.wire import Redact, RulesQuestion
 from proxy.redactor.message import Request
+from proxy.redactor.rules import RuleSet
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW
 from tests.support.exchanges import USUAL, Desk, desk, desk_of, rule_text
 from tests.support.fronts import fronted
@@ -19,6 +23,47 @@ async def test_rules_in_force_and_those_of_a_moment_ago_are_known():
             assert pair.owner.rules(versions[-1]) is pair.in_force.runtime
         assert pair.owner.rules(versions[-3]) is not None
         assert pair.owner.rules(one.runtime.rules.version) is None
+
+
+class Memory:
+    """Rules that fronts use, in memory; ``fault``: it cannot be read or written."""
+
+    def __init__(self) -> None:
+        self.runtimes: dict[str, Runtime] = {}
+        self.used: list[str] = []
+        self.fault: VaultError | None = None
+
+    async def remember(self, rules: RuleSet) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.used.append(rules.version)
+
+    async def recall(self, version: str) -> Runtime | None:
+        if self.fault is not None:
+            raise self.fault
+        return self.runtimes.get(version)
+
+
+async def test_the_next_owner_has_the_rules_that_its_fronts_still_use():
+    one, newer = await desk(), await desk("{match: POST /new, create: p}")
+    version = one.runtime.rules.version
+    async with fronted(one, patience=5) as pair:
+        memory = Memory()
+        pair.owner._earlier = memory
+        assert await pair.link.knows(version)
+        assert memory.used == [version], "the next one has to have them"
+        pair.in_force = InForce(newer.runtime)
+        memory.runtimes[version] = one.runtime
+        pair.owner = VaultOwner(pair.in_force, OwnerTerms("se", b"secret"), memory)
+        await pair.lost()
+        call = await pair.send("POST /p", {"name": "Ann"})
+        assert call.json["name"] != "Ann"
+        assert await pair.rules.check() is None
+        assert await pair.owner.knows(newer.runtime.rules.version)
+        assert memory.used == [version, newer.runtime.rules.version]
+        memory.fault = VaultError(Code.VAULT_DOWN, "away")
+        assert await pair.owner.knows(version), "it has them"
+        assert not await pair.owner.knows("others")
 
 
 async def test_every_view_of_a_caller_has_a_number():
