@@ -15,7 +15,7 @@ from proxy.clock import Clock
 from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.rules import RuleSet
 from proxy.storage.base import Store
-from proxy.vault.owners import conflict_ignored
+from proxy.vault.replicas import conflict_ignored
 
 _NOTE: Final = "fronts:default"
 #: Rule sets in the note, and milliseconds for which one may be used after the next one came.
@@ -58,7 +58,7 @@ class RuleHistory:
             others = [one for one in listed if one.version != rules.version]
             fresh = UsedRules(rules.version, self._clock(), dict(rules.files))
             content = zlib.compress(_encode([fresh, *others][:_MOST]))
-            with conflict_ignored():  # another owner of the store remembers some, too
+            with conflict_ignored():  # another replica remembers some, too
                 await self._store.put_note(_NOTE, content, stored)
         self._newest = rules.version
 
