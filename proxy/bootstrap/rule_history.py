@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from proxy.clock import Clock
+from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.rules import RuleSet
 from proxy.storage.base import Store
-from proxy.vault.replicas import conflict_ignored
 
 _NOTE: Final = "fronts:default"
 #: Rule sets in the note, and milliseconds for which one may be used after the next one came.
@@ -58,8 +58,12 @@ class RuleHistory:
             others = [one for one in listed if one.version != rules.version]
             fresh = UsedRules(rules.version, self._clock(), dict(rules.files))
             content = zlib.compress(_encode([fresh, *others][:_MOST]))
-            with conflict_ignored():  # another replica remembers some, too
+            try:
                 await self._store.put_note(_NOTE, content, stored)
+            except VaultError as error:
+                if error.code is not Code.CONFLICT:
+                    raise
+                return  # another replica was faster, and this is tried again at the next question
         self._newest = rules.version
 
     async def recall(self, version: str) -> Runtime | None:
