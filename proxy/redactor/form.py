@@ -99,6 +99,10 @@ def form_members(body: bytes, limit: int, declared: tuple[str, ...] = ()) -> lis
             Code.TOO_LARGE,
             f"The form has more than {limit} members: send fewer, or raise limits.form_fields.",
         )
+    if declared and b"\0" in body:
+        raise VaultError(
+            Code.UNREADABLE_BODY, "The form holds zero bytes, as UTF-16 has: encode it in UTF-8."
+        )
     watch = _watch(declared) if declared else None
     members: list[Member] = []
     start = 0

@@ -223,6 +223,8 @@ MULTIPART = (
     [
         (MULTIPART, "multipart/form-data; boundary=x"),
         (MEMBER.decode().encode("utf-16"), FORM),
+        (MEMBER.decode().encode("utf-16-le"), FORM),
+        (MEMBER.decode().encode("utf-16-be"), FORM),
         (MEMBER, "application/x-www-form-urlencoded; charset=ebcdic"),
         (MEMBER, "text/plain"),
     ],

@@ -28,7 +28,7 @@ from proxy.redactor.message import Media, RawHeaders, Request, header
 from proxy.redactor.plan import BodyPlan, Outcome
 from proxy.redactor.redact import BodyObject, ParsedBody, read_answer_body
 from proxy.redactor.restore import rewritten
-from proxy.redactor.rules import Operation, OtherKinds
+from proxy.redactor.rules import Operation, OtherKinds, Stream
 
 _JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
 _SWITCHING = 101
@@ -291,6 +291,19 @@ def read_document(plan: BodyPlan, event: Event, operation: Operation) -> ParsedB
 def event_bytes(events: Iterable[Event]) -> bytes:
     """The bytes of events that follow each other."""
     return b"".join([event.raw for event in events])
+
+
+def kind_of_several(status: int, headers: RawHeaders) -> Stream | None:
+    """The kind of an answer of several documents; ``None`` for another one."""
+    kinds = (Stream.SSE, Stream.MULTIPART) if 200 <= status < 300 else ()
+    return next((kind for kind in kinds if is_stream(kind, headers)), None)
+
+
+def with_content(event: Event, content: bytes) -> Event:
+    """The event with another document; white space round it stays, and with it the lines."""
+    before, bare = event.document, event.document.strip()
+    start = before.find(bare)
+    return event.with_document(before[:start] + content + before[start + len(bare) :])
 
 
 def uncoded(request: Request) -> Request:

@@ -10,15 +10,17 @@ from msgspec.structs import replace as with_fields
 from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.bodies.envelopes import CarriedRequest
-from proxy.redactor.bodies.events import Cutter, Event, EventStream, cutter_of, is_stream
+from proxy.redactor.bodies.events import Cutter, Event, EventStream, cutter_of
 from proxy.redactor.exchange.answer_scan import AnswerScan, refuses_unread
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.event_stream import (
     StreamExchange,
     event_bytes,
+    kind_of_several,
     read_document,
     restore_events,
     uncoded,
+    with_content,
 )
 from proxy.redactor.exchange.parts_exchange import each_ended
 from proxy.redactor.exchange.settle import settle_unshown
@@ -32,6 +34,7 @@ from proxy.redactor.graphql.answers import (
     came_first,
     json_document,
     stands,
+    was_executed,
 )
 from proxy.redactor.graphql.requests import RequestedField
 from proxy.redactor.graphql.values import edits
@@ -47,7 +50,7 @@ from proxy.redactor.message import (
 from proxy.redactor.plan import BodyPlan, Outcome
 from proxy.redactor.redact import BodyObject, ParsedBody, unreadable_answer
 from proxy.redactor.restore import splice
-from proxy.redactor.rules import Match, Stream, Verb
+from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import View
 from proxy.vault.vault import Vault
 
@@ -268,13 +271,14 @@ class GraphExchange:
             )
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
-        if self._fields and _kind(status, headers) is not None:
-            return True  # of an operation that changes something: its first document settles it
+        writes = status not in (204, 304) and any(field.writes for field in self._fields)
+        if writes or (self._fields and kind_of_several(status, headers) is not None):
+            return True  # what it says of each field settles that, whatever its status and type
         return any(field.must_buffer(status, headers) for field in self._fields)
 
     async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """Return the restorer of events or parts; ``None`` for an answer that is read whole."""
-        kind = _kind(status, headers)
+        kind = kind_of_several(status, headers)
         if kind is None or not self._fields or any(field.writes for field in self._fields):
             return None
         most = max(one.longest for one in self._fields)
@@ -286,10 +290,11 @@ class GraphExchange:
 
     async def restore_response(self, answer: Response) -> Response:
         """Return the answer for the caller, after settling each field."""
-        kind = _kind(answer.status, answer.headers)
+        kind = kind_of_several(answer.status, answer.headers)
         if kind is None:
-            document = json_document(answer.body) if 200 <= answer.status < 300 else None
-            return await self._restored(answer, document)
+            document = json_document(answer.body) if 200 <= answer.status < 500 else None
+            taken = 200 <= answer.status < 300 or was_executed(document)
+            return await self._restored(answer, document if taken else None)
         cutter = cutter_of(kind, answer.headers, len(answer.body) + 1)
         events = [*cutter.feed(answer.body), *cutter.end()]
         numbers = [number for number, event in enumerate(events) if event.document.strip()]
@@ -310,24 +315,26 @@ class GraphExchange:
         if first is None:
             return answer
         for number, raw in zip(readable, _ELEMENTS.decode(restored.body), strict=True):
-            events[number] = _with_content(events[number], bytes(raw))
+            events[number] = with_content(events[number], bytes(raw))
         for field in self._fields:
             field.note_unread(len(numbers) - len(readable))
         return with_fields(answer, body=event_bytes(events))
 
     async def _restored(self, answer: Response, document: Any) -> Response:
-        waiting = self._fields[::-1]
+        status, waiting = answer.status, self._fields[::-1]
+        unread = document is None and 200 <= status < 300  # nothing tells what a mutation did
         try:
             while waiting:
                 field = waiting.pop()
+                means = _FAILED if unread and field.writes else status
                 if document is None:
-                    answer = await field.restore_response(answer)
+                    answer = await field.restore_response(with_fields(answer, status=means))
                 else:
-                    answer = await field.answered(document, answer)
+                    answer = await field.answered(document, with_fields(answer, status=200))
         except BaseException:
             await each_ended(waiting, lambda field: field.failed(True))
             raise
-        return answer
+        return with_fields(answer, status=status)
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
         await each_ended(self._fields, lambda field: field.settled(status, headers))
@@ -376,19 +383,6 @@ def _moved(items: Iterable[BodyObject], by: int) -> Iterator[BodyObject]:
     for one in items:
         spots = [with_fields(spot, start=spot.start + by, end=spot.end + by) for spot in one.spots]
         yield with_fields(one, spots=spots)
-
-
-def _with_content(event: Event, content: bytes) -> Event:
-    """The event with another document; white space round it stays, and with it the lines."""
-    before, bare = event.document, event.document.strip()
-    start = before.find(bare)
-    return event.with_document(before[:start] + content + before[start + len(bare) :])
-
-
-def _kind(status: int, headers: RawHeaders) -> Stream | None:
-    """The kind of an answer of several documents; ``None`` for another one."""
-    kinds = (Stream.SSE, Stream.MULTIPART) if 200 <= status < 300 else ()
-    return next((kind for kind in kinds if is_stream(kind, headers)), None)
 
 
 def _add(changes: dict[tuple[int, int], bytes], more: Iterable[tuple[int, int, bytes]]) -> None:

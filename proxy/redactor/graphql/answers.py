@@ -137,6 +137,14 @@ def json_document(body: bytes) -> Any:
     return document if isinstance(document, dict | list) else None
 
 
+def was_executed(answer: Any) -> bool:
+    """Whether an answer, whatever its status, has data: of one mutation of two that failed, servers
+    give the status to both.
+    """
+    several = answer if isinstance(answer, list) else [answer]
+    return any(isinstance(one, dict) and "data" in one for one in several)
+
+
 def came_first(answer: Mapping[str, Any], errors: Any) -> bool:
     """Whether errors were raised before anything was executed: they say where in the document, and
     of no field of the answer.

@@ -144,6 +144,8 @@ def test_a_declared_name_behind_a_semicolon_is_ambiguous():
 def test_a_name_that_is_not_utf8_is_unreadable_where_names_are_declared():
     assert refusal(b"em%FFail=a", "email").code is Code.UNREADABLE_BODY
     assert refusal(b"x=1&\xe9=a", "email").code is Code.UNREADABLE_BODY
+    assert refusal("email=a".encode("utf-16-le"), "email").code is Code.UNREADABLE_BODY
+    assert refusal("email=a".encode("utf-16-be"), "email").code is Code.UNREADABLE_BODY
     assert [member.name for member in form_members(b"em%FFail=a", 9)] == ["email"]
 
 

@@ -411,6 +411,54 @@ async def test_one_that_it_made_and_answered_with_null_counts_as_soon_as_it_is_s
     assert shown == {"id": "1", "name": "secret", "born": "1931-12-12"}
 
 
+CHANGES = """mutation {
+  a: createPerson(input: {name: "secret", born: "1931-12-12"}) { id }
+  b: updatePerson(id: 1, input: {name: "secret two"}) { id } }"""
+NO = {"message": "no", "path": ["b"], "locations": [{"line": 2}]}
+
+
+@table(
+    ("status", "answer", "made"),
+    [
+        (403, {"data": {"a": {"id": "2"}, "b": None}, "errors": [NO]}, True),
+        (400, {"data": None, "errors": [NO]}, True),
+        (200, {"data": None}, True),
+        (200, "<html>please log in</html>", True),
+        (200, '{"data": {"a"', True),
+        (200, "later", True),
+        (403, {"errors": [{"message": "denied"}]}, False),
+        (400, {"data": None, "errors": [{"message": "no", "locations": [{"line": 1}]}]}, False),
+        (401, {"error": "who are you"}, False),
+    ],
+)
+async def test_of_two_changes_what_was_made_is_shown_whatever_the_answer_to_both(
+    status, answer, made
+):
+    one = await office()
+    await create(one)
+    call = await one.desk.send("POST /graphql", {"query": CHANGES})
+    if made:
+        one.server.stored("2", created(call.json["query"]))
+    raw = answer if isinstance(answer, dict) else answer.encode()
+    fields = None if isinstance(answer, dict) else ((b"Content-Type", b"text/html"),)
+    restored = await call.answer(status, raw, fields)
+    assert restored.status == status
+    shown = (await one.ask("{ person(id: 1) { id name } }"))["data"]["person"]
+    assert shown["name"] == ANN["name"], "its update was not made"
+    if made:
+        shown = (await one.ask("{ person(id: 2) { id name born } }"))["data"]["person"]
+        assert shown == {"id": "2", "name": "secret", "born": "1931-12-12"}
+    else:
+        assert await one.desk.counts() == (1, 0, 0)
+    assert one.desk.idle
+
+
+def created(query: str) -> dict[str, str]:
+    """The tokens of the create that a server was sent."""
+    _, name, _, born, *_ = query.split('"')
+    return {"name": name, "born": born}
+
+
 async def test_a_create_that_was_left_out_leaves_nothing_behind():
     one = await office()
     query = 'mutation { createPerson(input: {name: "secret"}) @skip(if: true) { id } }'
