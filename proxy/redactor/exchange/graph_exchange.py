@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace as with_fields
 
 from proxy.errors import Code, VaultError
-from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.offload import SMALL, busy, give_way, is_long, run_in_thread
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import Cutter, Event, EventStream, cutter_of
 from proxy.redactor.exchange.answer_scan import AnswerScan, refuses_unread
@@ -228,6 +228,8 @@ class GraphExchange:
             # several records are always locked in one order, so no two requests block each other
             for field in sorted(fields, key=lambda one: (one.writes, one.record)):
                 field.joint = joint
+                if busy():
+                    await give_way()
                 redacted = await field.redacted()
                 self._fields.append(field)
                 _add(changes, edits(field.requested.body, field.requested.origins, redacted))
@@ -325,6 +327,8 @@ class GraphExchange:
         unread = document is None and 200 <= status < 300  # nothing tells what a mutation did
         try:
             while waiting:
+                if busy():
+                    await give_way()
                 field = waiting.pop()
                 means = _FAILED if unread and field.writes else status
                 if document is None:

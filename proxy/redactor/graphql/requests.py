@@ -45,6 +45,8 @@ _MOST_FIELDS: Final = 5_000
 _DEEPEST: Final = 200
 #: Directives that leave a field out.
 _CONDITIONAL: Final = ("include", "skip")
+#: Fields that rules name, of all operations in a body: for each the answer is read once.
+_MOST_USES: Final = 500
 #: Requests in one body.
 _MOST_REQUESTS: Final = 100
 
@@ -136,6 +138,8 @@ class GraphReader:
                 document = values.document(use.field, use.node)
                 requested.append(RequestedField(use, *document, position))
             values.check_rest(self.is_protected, layout.passed)
+            if len(requested) > _MOST_USES:
+                raise self._unclear(f"asks for more than {_MOST_USES} ruled fields", Code.TOO_LARGE)
         return requested
 
     def unread(self, request: Request) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -202,6 +202,7 @@ async def test_an_error_after_the_write_loses_nothing():
         ({"query": "{ ...F0 } " + " ".join(f"fragment F{n} on Query {{ ...F{n + 1} }}" for n in range(900))}, Code.VALUE_UNFIT),
         ({"query": "{ ...F } fragment F on Query { a { ...F } }"}, Code.TOO_LARGE),
         (b'{"query": "mutation ($i: I) { createPerson(input: $i) { id } }", "variables": {"i": {"x": 1e400}}}', Code.BAD_REQUEST),
+        ([{"query": "{ " + " ".join(f"a{n}: person(id: {n}) {{ id }}" for n in range(300)) + " }"}] * 2, Code.TOO_LARGE),
         (["secret"], Code.UNREADABLE_BODY),
         (b'{"query": "{ version }", "query": "secret"}', Code.AMBIGUOUS_JSON),
         (b'{"query": "{ version }", "Query": "secret"}', Code.AMBIGUOUS_JSON),
@@ -464,6 +465,24 @@ async def test_a_create_that_was_left_out_leaves_nothing_behind():
     query = 'mutation { createPerson(input: {name: "secret"}) @skip(if: true) { id } }'
     assert (await one.ask(query))["data"] == {}
     assert await one.desk.counts() == (0, 0, 0)
+
+
+async def test_many_fields_of_one_operation_let_others_have_their_turn():
+    one = await office()
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    query = " ".join(f'a{n}: people(email: "a{n}@b.example") {{ id name }}' for n in range(200))
+    turn()
+    call = await one.desk.send("POST /graphql", {"query": f"{{ {query} }}"})
+    assert turns > 2
+    turns = 0
+    await call.answer(200, {"data": {f"a{n}": [] for n in range(200)}})
+    assert turns > 2
 
 
 async def test_documents_of_many_addresses_do_not_disturb_each_other():
