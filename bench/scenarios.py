@@ -118,6 +118,21 @@ class Updates:
         self.ready = not self._new
 
 
+class Changes(Updates):
+    """The same few people again and again, each time with other values."""
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        super().__init__(numbers)
+        self._numbers = numbers
+
+    def next(self) -> tuple[bytes, bytes]:
+        wire, expected = super().next()
+        if not self.ready:
+            return wire, expected
+        n, path = next(self._numbers) % _WIDEST, wire.split(b" ", 2)[1]
+        return request(b"PUT", path, CONTACT % (n, n, n, n, n)), b"b%09d@example.net" % n
+
+
 class Restored(Updates):
     """The same few people read again and again."""
 
@@ -150,6 +165,7 @@ SCENARIOS: dict[str, Callable[[Iterator[int]], Source]] = {
     "100 KB": partial(LargeCreates, size=100_000),
     "1 MB": partial(LargeCreates, size=1_000_000),
     "update": Updates,
+    "changed": Changes,
     "restored": Restored,
     "read": Reads,
 }

@@ -1,7 +1,7 @@
 """The keyed functions that tokens of a field are made with (``tokenization.base.TokenKeys``)."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
 from typing import NamedTuple
@@ -176,9 +176,9 @@ class FieldKeys(Secret):
         """16 bytes: the sealed pair (record id < 2^64, value number < 2^32) and its check."""
         return self._encrypt(_pair(rid, number))
 
-    def blocks(self, rid: int, count: int) -> bytes:
-        """The blocks of the value numbers from 1 to ``count``, enciphered together."""
-        return self._encrypt(b"".join(map(_pair, repeat(rid, count), range(1, count + 1))))
+    def blocks(self, rid: int, numbers: Iterable[int]) -> bytes:
+        """The blocks of several value numbers of a record, enciphered together."""
+        return self._encrypt(b"".join(map(_pair, repeat(rid), numbers)))
 
     def open_block(self, block: bytes) -> tuple[int, int] | None:
         """The pair a ``block`` carries, or ``None`` if its check fails (a look-alike)."""

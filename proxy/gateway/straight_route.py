@@ -50,6 +50,7 @@ class _SameFields(NamedTuple):
     match: Match
     plans: _Plans | None  #: ``None``: no exchange is ordinary
     fields: RequestFields
+    address: UpstreamAddress
     lines: bytes  #: the fields for the application
     if_none_match: bytes | None  #: see ``StraightRoute``
     marks: Sequence[bytes]
@@ -59,12 +60,11 @@ def straight_route(
     rules: ActiveRules,
     match: Match,
     head: RequestHead,
-    address: UpstreamAddress,
-    fields: RequestFields,
+    sent: Callable[[], tuple[UpstreamAddress, RequestFields]],
 ) -> StraightRoute | None:
     """Route of the requests of this head; ``None``: their exchange is not ordinary.
 
-    ``fields``: for the application.
+    ``sent``: where they go, and with which fields; asked once for all that came with the same.
     """
     target = head.target
     if head.method == "HEAD" or b"?" in target:
@@ -76,12 +76,12 @@ def straight_route(
         or same.edition is not rules.edition
         or same.match.operation is not match.operation
     ):
-        same = head.common[key] = _same_fields(rules, match, head, address, fields)
+        same = head.common[key] = _same_fields(rules, match, head, sent())
     if same.plans is None:
         return None
     start = b"%b %b HTTP/1.1\r\n%b" % (head.method.encode("ascii"), target, same.lines)
     viewed = bool(match.operation.endpoint.views)
-    common = same.plans, match, same.fields, address, start, viewed
+    common = same.plans, match, same.fields, same.address, start, viewed
     return StraightRoute(*common, same.if_none_match, same.marks)
 
 
@@ -89,9 +89,9 @@ def _same_fields(
     rules: ActiveRules,
     match: Match,
     head: RequestHead,
-    address: UpstreamAddress,
-    fields: RequestFields,
+    sent: tuple[UpstreamAddress, RequestFields],
 ) -> _SameFields:
+    address, fields = sent
     headers = tuple(fields.headers)
     fields = fields._replace(headers=headers)
     plans: _Plans | None = None
@@ -105,4 +105,4 @@ def _same_fields(
     reads = head.method in rewriting.READS
     if_none_match = field(head.headers, b"if-none-match") if reads else None
     marks = entity_tags.marks(field(head.headers, b"if-match") or b"")
-    return _SameFields(rules.edition, match, plans, fields, lines, if_none_match, marks)
+    return _SameFields(rules.edition, match, plans, fields, address, lines, if_none_match, marks)

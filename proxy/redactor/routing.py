@@ -20,6 +20,7 @@ operation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from types import MappingProxyType
 
@@ -112,8 +113,8 @@ class Router:
         }
         everywhere = self._anywhere[0] if len(self._sites) == 1 and self._anywhere else None
         self._contested: dict[int, tuple[bool, bool]] = {}  #: by identity of the operation
-        #: The one endpoint without host and prefix, which is how most proxies run: nothing to
-        #: choose from.
+        #: the one endpoint without host and prefix, which is how most proxies run: nothing to
+        #: choose from
         self._alone = everywhere if everywhere and not everywhere.prefix else None
 
     def match(
@@ -127,28 +128,25 @@ class Router:
         module.
         """
         path, _, query = target.partition(b"?")
-        if (
-            self._alone is None
-            or override
-            or (query and maybe_in_query(query))
-            or not is_plain(path)
-        ):
+        if override or (query and maybe_in_query(query)) or not is_plain(path):
             return self._match_any(method, host, split_target(target), override)
-        trie = self._alone.exact.get(method)
-        if trie is None:
-            return (
-                self._match_any(method, host, Target(path, b"", None), None)
-                if method not in _SPELT
-                else None
-            )
-        parts = path.split(b"/")[1:]
-        hit = trie.find(parts)
-        if (hit is None or isinstance(hit[0], PassRule)) and (
-            method in self._alone.capital or path != path.lower()
-        ):
-            hit = _first(hit, self._alone.folded[method].find(parts))
-        if b"." in parts[-1]:
-            hit = _agreed_loosely(hit, (self._alone,), [method], (tuple(parts),))
+        parts, sites, site = tuple(path.split(b"/")[1:]), self._anywhere, self._alone
+        if site is None:
+            if self._by_host:
+                sites = self._by_host.get(bare_host(host), sites)
+            site = _site(sites, parts)
+        trie = None if site is None else site.exact.get(method)
+        if trie is None and method not in _SPELT:
+            return self._match_any(method, host, Target(path, b"", None), None)
+        hit: RouteMatch[Rule] | None = None
+        if trie is not None and site is not None:
+            hit = trie.find(parts)
+            if (hit is None or isinstance(hit[0], PassRule)) and (
+                method in site.capital or path != path.lower()
+            ):
+                hit = _first(hit, site.folded[method].find(parts))
+        if b"." in path:
+            hit = _agreed_loosely(hit, sites, [method], (parts,))
         return _as_match(hit) if hit else None
 
     def _match_any(
@@ -267,6 +265,7 @@ def _has_capitals(segment: bytes) -> bool:
     return segment != segment.lower()
 
 
+@lru_cache(maxsize=256)
 def bare_host(host: str) -> str:
     """A host in lower case without port and trailing dot; ``[::1]:80`` gives ``[::1]``."""
     host = host.strip().lower()

@@ -7,7 +7,7 @@ the rule language is ``Resolution``.
 
 import enum
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -30,8 +30,8 @@ class TokenKeys(Protocol):
     def block(self, rid: int, number: int) -> bytes:
         """16 bytes: the sealed pair (record id < 2^64, value number < 2^32) and its check."""
 
-    def blocks(self, rid: int, count: int) -> bytes:
-        """The blocks of the value numbers from 1 to ``count``; the same for all fields of a schema."""
+    def blocks(self, rid: int, numbers: Iterable[int]) -> bytes:
+        """The blocks of several value numbers of a record; the same for all fields of a schema."""
 
     def open_block(self, block: bytes) -> tuple[int, int] | None:
         """The pair a ``block`` carries, or ``None`` if its check fails (a look-alike)."""
@@ -64,7 +64,7 @@ class SealedSpelling(NamedTuple):
     """Spelling of a sealed pair as a token: text before, the written block, text behind.
 
     ``unseal_each`` reads the record ids of many tokens in less time than one by one; ``blocks`` seals
-    the first value numbers of a record together, for all fields of its schema.
+    several value numbers of a record together, for all fields of its schema.
     """
 
     block: Callable[[int, int], Any]
@@ -72,7 +72,7 @@ class SealedSpelling(NamedTuple):
     before: str = ""
     behind: str = ""
     unseal_each: Callable[[Sequence[str]], list[int | None]] | None = None
-    blocks: Callable[[int, int], bytes] | None = None
+    blocks: Callable[[int, Iterable[int]], bytes] | None = None
 
 
 class Tokenizer(Protocol):

@@ -46,6 +46,9 @@ _METHODS: Final = {
     for name in ("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT PROPFIND REPORT".split())
 }
 
+#: A request line with nothing in it to look at twice, as nearly all are.
+_PLAIN_LINE: Final = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[0-9A-Za-z/._~-]*) HTTP/1\.([01])")
+
 
 class Framing(enum.IntEnum):
     """End of an answer's body (RFC 9112 section 6.3)."""
@@ -100,10 +103,12 @@ class RequestHead:
 
     def again(self, start: tuple[str, bytes, int]) -> "RequestHead":
         """The head of another request with the very same fields, and version."""
-        other = RequestHead(start, self.block, self.headers)
-        other.host, other.length, other.chunked = self.host, self.length, self.chunked
-        other.close, other.special, other.named = self.close, self.special, self.named
-        other.upgrade, other.apart, other.common = self.upgrade, self.apart, self.common
+        other = RequestHead.__new__(RequestHead)  # all of it is set here
+        other.method, other.target, other.minor = start
+        other.block, other.headers, other.host = self.block, self.headers, self.host
+        other.length, other.chunked, other.close = self.length, self.chunked, self.close
+        other.special, other.named, other.upgrade = self.special, self.named, self.upgrade
+        other.apart, other.common, other.route, other.wire = self.apart, self.common, None, None
         return other
 
     def values(self, name: bytes) -> list[str]:
@@ -188,6 +193,10 @@ def parse_request_head(data: bytes, end: int, limits: Heads) -> RequestHead:
 
 def parse_request_line(line: bytes, limits: Heads) -> tuple[str, bytes, int]:
     """Read a request line alone: method, target and minor version. Raises ``BadMessageError``."""
+    plain = _PLAIN_LINE.fullmatch(line)
+    if plain is not None and len(line) <= limits.line:
+        method, target, minor = plain.groups()
+        return _METHODS[method], target, 1 if minor == b"1" else 0
     split_lines(line)
     return _request_line(line, limits)
 

@@ -158,7 +158,8 @@ class StraightPlan(AnswerPlan):
         rid = collection.context.sequence.at(now)
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         entries: tuple[list[bytes], list[bytes]] = [], []
-        number, blocks = 1, b"" if self._blocks is None else self._blocks(rid, len(cut.texts))
+        numbers = range(1, len(cut.texts) + 1)
+        number, blocks = 1, b"" if self._blocks is None else self._blocks(rid, numbers)
         for leaf, text in zip(cut.leaves, cut.texts, strict=True):
             leaf_plan = places[leaf]
             name, word = leaf_plan.field, leaf_plan.word
@@ -224,7 +225,8 @@ class StraightPlan(AnswerPlan):
         stored, swaps, form = live.values, exchange.swaps, collection.token_form
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         entries: tuple[list[bytes], list[bytes]] = [], []
-        number, at = live.following, 0
+        number, at, blocks = live.following, 0, b""
+        numbers = range(number, number + len(cut.texts))
         for leaf, text in zip(cut.leaves, cut.texts, strict=True):
             name = self._leaves[leaf].field
             before = stored.get(name, ())
@@ -236,10 +238,13 @@ class StraightPlan(AnswerPlan):
             if text is None or odd:
                 return False
             if one is None or one.text != text:
-                if (word := self._leaves[leaf].word) is None:
+                word, seal = self._leaves[leaf].word, self._blocks
+                if word is None or seal is None:
                     token = self._minted(leaf, text, (row.rid, number), entries)
                 else:
-                    token = f"{word.before}{word.write(word.block(row.rid, number))}{word.behind}"
+                    blocks = blocks or seal(row.rid, numbers)
+                    block = blocks[16 * (number - numbers.start) :][:16]
+                    token = f"{word.before}{word.write(block)}{word.behind}"
                 # it gets the same again only where all values of the field have that one
                 others = (text,) if name in collection.single else (text, token)
                 indexed = self._leaves[leaf].hash_of is not None

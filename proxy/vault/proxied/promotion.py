@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from proxy.offload import in_thread, run_in_thread
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
+from proxy.tokenization.base import SealedSpelling
 from proxy.vault.body import (
     RecordBody,
     TokenizedValue,
@@ -211,15 +212,21 @@ def promotion_of(collection: Collection, write: StagedWrite) -> list[Change]:
     row, live, content, sid = write.row, write.live, write.content, write.sid
     if row is None or live is None or content is None or sid is None:
         return []
-    before = live.values
-    drop: list[bytes] = []
+    before, seal = live.values, None
+    left: list[tuple[str, str, SealedSpelling | None]] = []
+    numbers: list[int] = []
     for name, values in write.tokens.items():
-        stored, spelling = before.get(name, values), collection.tokenizers[name].spelling
-        if stored is values:
-            continue
-        token = stored[0].token
+        stored = before.get(name, values)
+        if stored is not values:
+            left.append((name, stored[0].token, spelling := collection.tokenizers[name].spelling))
+            numbers.append(stored[0].number)
+            seal = seal or (spelling and spelling.blocks)
+    blocks = seal(write.rid, numbers) if seal else b""
+    drop: list[bytes] = []
+    for at, (name, token, spelling) in enumerate(left):
         if spelling is not None:  # that of this very value has no entry, as nearly always
-            block = spelling.block(write.rid, stored[0].number)
+            together = spelling.blocks is not None
+            block = blocks[16 * at :][:16] if together else spelling.block(write.rid, numbers[at])
             if token == f"{spelling.before}{spelling.write(block)}{spelling.behind}":
                 continue
         drop += [

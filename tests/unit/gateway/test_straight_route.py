@@ -42,7 +42,7 @@ def route(
     operation = SimpleNamespace(verb=verb, endpoint=SimpleNamespace(views=()))
     match: Any = SimpleNamespace(operation=operation)
     given: Any = rules or Rules()
-    return straight_route(given, match, head, ADDRESS, request_fields(head))
+    return straight_route(given, match, head, lambda: (ADDRESS, request_fields(head)))
 
 
 def test_the_head_for_the_application_lacks_its_length_alone() -> None:
@@ -98,5 +98,5 @@ def test_what_heads_with_the_same_fields_have_in_common_is_found_once() -> None:
     assert rules.asked == 1
     head = parse_request_head(b"GET /p/2 HTTP/1.1\r\nHost: a\r\n\r\n", 26, Heads())
     for _ in range(2):
-        straight_route(rules, found.match, head, ADDRESS, request_fields(head))
+        straight_route(rules, found.match, head, lambda: (ADDRESS, request_fields(head)))
     assert rules.asked == 2

@@ -65,6 +65,8 @@ def hit(
         ("POST", "/contacts%2ejson", "POST /contacts", {}),
         ("POST", "/%u0063ontacts", "POST /contacts", {}),
         ("POST", "/contacts/17./change.html", "POST /contacts/{id}/change/", {"id": "17"}),
+        ("PUT", "/contacts./17", "PUT|PATCH /contacts/{id}", {"id": "17"}),
+        ("PUT", "/Contacts./17", "PUT|PATCH /contacts/{id}", {"id": "17"}),
         ("GET", "/contacts/17.json", "GET /contacts/{id}", {"id": "17.json"}),
         ("GET", "/export/all.csv.gz", "GET /export/{name}.csv", {"name": "all"}),
         ("GET", "/other.json", None, {}),
