@@ -143,17 +143,8 @@ class Gateway:
         counted = self._options.misses is not None and match.operation.verb is Verb.READ
         if not self._options.straight or counted:
             return None
-        head = incoming.head
-        return straight_route(self._rules, match, head, lambda: self._sent(incoming, endpoint))
-
-    def _sent(
-        self, incoming: RequestContext, endpoint: Endpoint
-    ) -> tuple[UpstreamAddress, RequestFields]:
-        """Where ordinary requests of this head go, and with which fields."""
-        address, of_caller = self._address(endpoint), self._caller_fields
-        fields = request_fields(incoming.head)
-        fields = fields if of_caller is None else of_caller.alike(incoming, fields, address)
-        return address, fields
+        address = self._address(endpoint)
+        return straight_route(self._rules, match, incoming, address, self._caller_fields)
 
     def _forwarded(
         self, incoming: RequestContext, fields: RequestFields, address: UpstreamAddress

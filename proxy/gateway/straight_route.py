@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from proxy.gateway import headers as rewriting
+from proxy.gateway.forwarded import CallerFields
 from proxy.gateway.ports import ActiveRules, OrdinaryPlan
 from proxy.net import entity_tags
-from proxy.net.hop_headers import RequestFields
+from proxy.net.hop_headers import RequestFields, request_fields
 from proxy.net.http1.head import RequestHead
 from proxy.net.reply import UpstreamAddress
+from proxy.net.response import RequestContext
 from proxy.redactor.content_coding import field
 from proxy.redactor.message import Request
 from proxy.redactor.rules import Match, Verb
@@ -50,7 +52,6 @@ class _SameFields(NamedTuple):
     match: Match
     plans: _Plans | None  #: ``None``: no exchange is ordinary
     fields: RequestFields
-    address: UpstreamAddress
     lines: bytes  #: the fields for the application
     if_none_match: bytes | None  #: see ``StraightRoute``
     marks: Sequence[bytes]
@@ -59,13 +60,12 @@ class _SameFields(NamedTuple):
 def straight_route(
     rules: ActiveRules,
     match: Match,
-    head: RequestHead,
-    sent: Callable[[], tuple[UpstreamAddress, RequestFields]],
+    incoming: RequestContext,
+    address: UpstreamAddress,
+    of_caller: CallerFields | None,
 ) -> StraightRoute | None:
-    """Route of the requests of this head; ``None``: their exchange is not ordinary.
-
-    ``sent``: where they go, and with which fields; asked once for all that came with the same.
-    """
+    """Route of the requests of this head; ``None``: their exchange is not ordinary."""
+    head = incoming.head
     target = head.target
     if head.method == "HEAD" or b"?" in target:
         return None
@@ -76,12 +76,14 @@ def straight_route(
         or same.edition is not rules.edition
         or same.match.operation is not match.operation
     ):
-        same = head.common[key] = _same_fields(rules, match, head, sent())
+        fields = request_fields(head)
+        fields = fields if of_caller is None else of_caller.alike(incoming, fields, address)
+        same = head.common[key] = _same_fields(rules, match, head, address, fields)
     if same.plans is None:
         return None
     start = b"%b %b HTTP/1.1\r\n%b" % (head.method.encode("ascii"), target, same.lines)
     viewed = bool(match.operation.endpoint.views)
-    common = same.plans, match, same.fields, same.address, start, viewed
+    common = same.plans, match, same.fields, address, start, viewed
     return StraightRoute(*common, same.if_none_match, same.marks)
 
 
@@ -89,9 +91,9 @@ def _same_fields(
     rules: ActiveRules,
     match: Match,
     head: RequestHead,
-    sent: tuple[UpstreamAddress, RequestFields],
+    address: UpstreamAddress,
+    fields: RequestFields,
 ) -> _SameFields:
-    address, fields = sent
     headers = tuple(fields.headers)
     fields = fields._replace(headers=headers)
     plans: _Plans | None = None
@@ -105,4 +107,4 @@ def _same_fields(
     reads = head.method in rewriting.READS
     if_none_match = field(head.headers, b"if-none-match") if reads else None
     marks = entity_tags.marks(field(head.headers, b"if-match") or b"")
-    return _SameFields(rules.edition, match, plans, fields, address, lines, if_none_match, marks)
+    return _SameFields(rules.edition, match, plans, fields, lines, if_none_match, marks)

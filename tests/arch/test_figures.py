@@ -49,7 +49,7 @@ CALLS: dict[str, float] = {
     "update": 130,
     "same": 68,
     "read": 61,
-    "another read": 80,
+    "another read": 81,
     "tagged create": 148,
     "tagged update": 151,
     "tagged read": 82,

@@ -47,7 +47,7 @@ _METHODS: Final = {
 }
 
 #: A request line with nothing in it to look at twice, as nearly all are.
-_PLAIN_LINE: Final = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[0-9A-Za-z/._~-]*) HTTP/1\.([01])")
+_USUAL_LINE: Final = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[0-9A-Za-z/._~-]*) HTTP/1\.([01])")
 
 
 class Framing(enum.IntEnum):
@@ -193,9 +193,9 @@ def parse_request_head(data: bytes, end: int, limits: Heads) -> RequestHead:
 
 def parse_request_line(line: bytes, limits: Heads) -> tuple[str, bytes, int]:
     """Read a request line alone: method, target and minor version. Raises ``BadMessageError``."""
-    plain = _PLAIN_LINE.fullmatch(line)
-    if plain is not None and len(line) <= limits.line:
-        method, target, minor = plain.groups()
+    usual = _USUAL_LINE.fullmatch(line)
+    if usual is not None and len(line) <= limits.line:
+        method, target, minor = usual.groups()
         return _METHODS[method], target, 1 if minor == b"1" else 0
     split_lines(line)
     return _request_line(line, limits)

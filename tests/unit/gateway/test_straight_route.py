@@ -5,7 +5,6 @@ from typing import Any
 
 from proxy.gateway.straight_route import StraightRoute, straight_route
 from proxy.net.entity_tags import restored_tag
-from proxy.net.hop_headers import request_fields
 from proxy.net.http1.head import Heads, parse_request_head
 from proxy.net.reply import UpstreamAddress
 from proxy.redactor.rules import Verb
@@ -42,7 +41,8 @@ def route(
     operation = SimpleNamespace(verb=verb, endpoint=SimpleNamespace(views=()))
     match: Any = SimpleNamespace(operation=operation)
     given: Any = rules or Rules()
-    return straight_route(given, match, head, lambda: (ADDRESS, request_fields(head)))
+    incoming: Any = SimpleNamespace(head=head)
+    return straight_route(given, match, incoming, ADDRESS, None)
 
 
 def test_the_head_for_the_application_lacks_its_length_alone() -> None:
@@ -97,6 +97,7 @@ def test_what_heads_with_the_same_fields_have_in_common_is_found_once() -> None:
     assert found is not None
     assert rules.asked == 1
     head = parse_request_head(b"GET /p/2 HTTP/1.1\r\nHost: a\r\n\r\n", 26, Heads())
+    incoming: Any = SimpleNamespace(head=head)
     for _ in range(2):
-        straight_route(rules, found.match, head, lambda: (ADDRESS, request_fields(head)))
+        straight_route(rules, found.match, incoming, ADDRESS, None)
     assert rules.asked == 2
