@@ -1,6 +1,7 @@
 """The columns of a table and their indexes, and how a table that is in use gets more of them."""
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -25,10 +26,14 @@ SQL_TYPES = {
 #: before they are refused. Seconds after which it tries again.
 _COLUMN_WAITS: Final = 400
 _BETWEEN: Final = 0.2
-#: Bytes of a table from which on its indexes are made beside writes. Tables in parts cannot have
-#: theirs made so, and have no size of their own.
+#: Bytes of a table from which on its indexes are made beside writes.
 _LARGE: Final = 4 << 20
-_SIZE = "SELECT pg_relation_size($1::regclass)"
+#: Partitions of a table, each with its size; a table without any is its only one.
+_PARTS = (
+    "SELECT part::regclass::text, pg_relation_size(part) AS size FROM"
+    " (SELECT coalesce(inhrelid, $1::regclass) AS part FROM (SELECT) AS one"
+    " LEFT JOIN pg_inherits ON inhparent = $1::regclass) AS parts"
+)
 #: Of those that give tables columns one does at a time. It asks again and again: one that waited in
 #: the database would be waited for by the index.
 _TURN = "SELECT pg_try_advisory_lock(17480, hashtext(current_schema()))"
@@ -82,22 +87,29 @@ def new_column(table: str, column: Column) -> list[str]:
     ]
 
 
-def index_of(table: str, column: Column, how: str = "") -> str:
-    """The statement that makes the index of a column.
+def index_of(table: str, column: Column, how: str = "", on: str = "") -> str:
+    """The statement that makes the index of a column, on the whole table or that part of it.
 
     A hash is only ever asked for by its value.
     """
     name = f"x_{column.name}"
     indexed = text_prefix(name) if column.type is ColumnType.TEXT else name
     where = f" WHERE {name} IS NOT NULL" if column.type is ColumnType.HASH else ""
-    return f"CREATE INDEX {how} ON r_{table} ({indexed} NULLS FIRST, rid){where}"
+    return f"CREATE INDEX {how} ON {on or f'r_{table}'} ({indexed} NULLS FIRST, rid){where}"
+
+
+def _index_name(table: str, column: Column, part: str = "") -> str:
+    """The name of an index that is put together of those of the parts: no longer than names are."""
+    of = f"{table}/{column.name}/{part}".encode()
+    return f"x_{hashlib.blake2b(of, digest_size=12).hexdigest()}"
 
 
 class Widening:
     """More columns for a table in use; ``write`` runs a job in a transaction.
 
     No write is refused meanwhile: the columns come as soon as nobody else is at the table, and the
-    indexes of a large one are made while others write. Only then the columns count.
+    indexes of a large one are made while others write, in each partition for itself. Only then the
+    columns count.
     """
 
     def __init__(
@@ -108,6 +120,7 @@ class Widening:
     ) -> None:
         self._link, self._write, self._layout = link, write, layout
         self._large = False
+        self._parts: list[str] = []  #: partitions of a large table; none where it is whole
         self._lacking: list[Column] = []
 
     async def run(self) -> dict[str, str]:
@@ -126,25 +139,31 @@ class Widening:
         table = self._layout.table
         while not await connection.fetchval(_TURN):  # noqa: ASYNC110  # another process ends
             await asyncio.sleep(_BETWEEN)
-        self._large = await connection.fetchval(_SIZE, f"r_{table}") > _LARGE
-        while (present := await self._added()) is None:  # noqa: ASYNC110  # as above
-            await asyncio.sleep(_BETWEEN)
+        parts = await connection.fetch(_PARTS, f"r_{table}")
+        self._large = sum(size for _, size in parts) > _LARGE
+        self._parts = [part for part, _ in parts if self._large and part != f"r_{table}"]
+        present = await self._unhindered(self._add)
         if not self._large:
             return present
         for column in self._lacking:
-            await connection.execute(index_of(table, column, "CONCURRENTLY"))
-        entered: dict[str, str] = await self._write(self._enter, LONG_WORK)
-        return entered
+            if not self._parts:
+                await connection.execute(index_of(table, column, "CONCURRENTLY"))
+            for part in self._parts:
+                how = f"CONCURRENTLY {_index_name(table, column, part)}"
+                await connection.execute(index_of(table, column, how, part))
+        return await self._unhindered(self._enter)
 
-    async def _added(self) -> dict[str, str] | None:
-        """The columns that count; ``None`` while somebody else is at the table."""
-        try:
-            present: dict[str, str] = await self._write(self._add, LONG_WORK)
-        except VaultError as error:
-            if error.__cause__ is None or not is_locked(error.__cause__):
-                raise
-            return None
-        return present
+    async def _unhindered(self, job: Callable[[Any], Any]) -> dict[str, str]:
+        """The columns that count after that job, as soon as nobody else is at the table."""
+        while True:
+            try:
+                present: dict[str, str] = await self._write(job, LONG_WORK)
+            except VaultError as error:
+                if error.__cause__ is None or not is_locked(error.__cause__):
+                    raise
+            else:
+                return present
+            await asyncio.sleep(_BETWEEN)
 
     async def _add(self, connection: Any) -> dict[str, str]:
         table, present = self._layout.table, await self._present(connection)
@@ -153,11 +172,21 @@ class Widening:
         for column in self._lacking:
             for statement in new_column(table, column):
                 await connection.execute(statement)
-            if not self._large:
+            if self._parts:
+                whole = _index_name(table, column), f"ONLY r_{table}"
+                await connection.execute(index_of(table, column, *whole))
+            elif not self._large:
                 await connection.execute(index_of(table, column))
         return present if self._large else await enter(connection, self._layout, present)
 
     async def _enter(self, connection: Any) -> dict[str, str]:
+        table = self._layout.table
+        await connection.execute(f"SET LOCAL lock_timeout = {_COLUMN_WAITS}")
+        for column in self._lacking:
+            whole = _index_name(table, column)
+            for part in self._parts:
+                own = _index_name(table, column, part)
+                await connection.execute(f"ALTER INDEX {whole} ATTACH PARTITION {own}")
         return await enter(connection, self._layout, await self._present(connection))
 
     async def _present(self, connection: Any) -> dict[str, str]:

@@ -561,11 +561,11 @@ _FILLED = (
 )
 
 
-@table("large", [False, True])
+@table(("large", "partitions"), [(False, "0"), (True, "0"), (True, "3")])
 async def test_writes_go_on_while_a_column_waits_for_its_table_and_an_index_is_made(
-    large: bool,
+    large: bool, partitions: str
 ) -> None:
-    uri = fresh_address(replicas="true")
+    uri = fresh_address(replicas="true", partitions=partitions)
     one, two = await open_postgres(uri, Hooks()), await open_postgres(uri, Hooks())
     try:
         await asyncio.gather(one.ensure(LAYOUT), two.ensure(LAYOUT))
@@ -581,7 +581,7 @@ async def test_writes_go_on_while_a_column_waits_for_its_table_and_an_index_is_m
         async with holding(uri, "SELECT txid_current()"):  # an index waits for it, and nobody else
             while large and not await beside(uri, _INDEXES, f"r_{TABLE}"):
                 assert await written(two, 2) == "written"
-            assert await written(one, 1) == "written"
+            assert (await written(one, 1), large and widening[0].done()) == ("written", False)
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*widening)
         assert [raw[0] for raw in await beside(uri, _INDEXES, f"r_{TABLE}")] == [True]
