@@ -216,7 +216,7 @@ class Environments:
             self._store, master, DEFAULT
         )  # the key of another vault would make keys that no start could open
         environment = Environment(ident or _letters(new_ident()), name, self._clock())
-        await make_keyset(self._store, master, environment.id)
+        await self._new_keyset(master, environment.id)
         try:
             await ready(environment)
             await self._write(environment, FollowedNote)
@@ -226,6 +226,18 @@ class Environments:
                 await self._store.drop_notes(keyset_note(environment.id))
             raise
         return environment
+
+    async def _new_keyset(self, master: MasterKey, ident: str) -> None:
+        """Make the keyset of an environment that nobody knows of; one that a death left behind is
+        taken, unless the master key has changed since.
+        """
+        try:
+            await make_keyset(self._store, master, ident)
+        except VaultError as error:
+            if error.code is not Code.BAD_KEYS:
+                raise
+            await self._store.drop_notes(keyset_note(ident))
+            await make_keyset(self._store, master, ident)
 
     def removable(self, ident: str) -> Environment:
         """The environment of that id.

@@ -61,6 +61,21 @@ async def test_a_new_vault_has_one_environment_and_the_next_process_finds_what_w
     assert made.name == "Acme AB"
 
 
+async def test_keys_of_a_creation_that_was_killed_are_no_obstacle_also_under_another_master_key() -> (
+    None
+):
+    store = MemoryStore()
+    book = await opened(store)
+    await make_keyset(store, MASTER, "acme")
+    await make_keyset(store, MasterKey(bytes(32)), "other")
+    for ident in ("acme", "other"):
+        assert (await book.create(ident, ident)).id == ident
+    again = await opened(store)
+    assert ids(again) == ["default", "acme", "other"]
+    hashes = {(await one.keyset("other")).hasher("key", "x")(b"same") for one in (book, again)}
+    assert len(hashes) == 1
+
+
 async def test_each_has_keys_of_its_own() -> None:
     store = MemoryStore()
     book = await opened(store)
