@@ -67,6 +67,13 @@ class Retired:
         since = takewhile(lambda one: one[0] > began, reversed(self._order))
         return dict.fromkeys(rid for _, rid in since)
 
+    def join(self, rid: int, home: int) -> None:
+        """The versions of a record are those of the other, which it has become a part of."""
+        if rows := self._rows.pop(rid, None):
+            own = self._rows.get(home, ())
+            self._rows[home] = deque(sorted((*rows, *own), key=itemgetter(0)))
+            self._order = deque((at, home if one == rid else one) for at, one in self._order)
+
     def forget(self, rid: int) -> None:
         """Show nothing of a record as it was until now."""
         for _, row in self._rows.pop(rid, ()):

@@ -29,7 +29,7 @@ from proxy.storage.postgres.address import parse_address
 from proxy.storage.postgres.link import connect
 from proxy.storage.postgres.store import PostgresStore, open_postgres
 from proxy.vault.expiry import reap
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
 from proxy.vault.row_tallies import TableTally
 from tests.conformance.test_storage import PLACES

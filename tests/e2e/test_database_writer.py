@@ -21,8 +21,8 @@ from proxy.storage import open_store
 from proxy.storage.rows import Row
 from proxy.vault.environments import accept_notes
 from proxy.vault.expiry import delete_expired, reap
-from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.deletes import deleted, reconcile_gone
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import (

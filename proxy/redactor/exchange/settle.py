@@ -19,11 +19,11 @@ from proxy.redactor.rules import IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
 from proxy.vault.proxied import (
+    Displacement,
     StagedWrite,
     accept,
     bind,
     drop_staged,
-    join_displaced,
     promised,
     promote,
 )
@@ -204,15 +204,12 @@ async def _bind(
         pairs = await in_thread(_name, *look) if len(fresh) > STRIDE else _name(*look)
     lone = len(pairs) == len(writing.writes) == 1
     if pairs:
-        await writing.settle(bind, pairs)
-    displaced = False
-    for write, key in pairs:
-        write.key = key
-        displaced |= write.displaces
-        if write.twins[0]:
-            tokens_shown = _shown_by([write], answer[2])[0]
-            await writing.settle(join_displaced, write, tokens_shown)
-    if displaced:
+        for write, key in pairs:
+            write.key = key
+        own = {write.rid: write for write, _ in pairs}
+        join = Displacement(lambda one: _shown_by([one], answer[2])[0], writing.hold, own)
+        await writing.settle(bind, pairs, join)
+    if any(write.displaces for write, _ in pairs):
         writing.notices.displaced()
     if len(pairs) < len(fresh):
         named = {write.rid for write, _ in pairs}

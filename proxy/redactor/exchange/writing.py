@@ -50,7 +50,7 @@ class Writing:
         self.writes: list[StagedWrite] = []
         #: how the application names the one record, where the request spelled it otherwise
         self.renamed: str | None = None
-        self._shared = False
+        self._shared = self._ended = False
         self.named: Sequence[str] = ()  #: the ids of a delete
 
     async def stage(
@@ -64,7 +64,7 @@ class Writing:
         try:
             if self._operation.verb is _CREATE:
                 lone = len(items) == 1
-                drafts = [self._draft(items[0])] if lone else await self._drafts(items)
+                drafts = [self._draft(items[0])] if lone else await each(self._draft, items)
                 keys = [None] * len(drafts)
                 self.writes = await staging.stage_creates(self.collection, drafts, keys)
             elif self._operation.verb is _UPDATE:
@@ -91,7 +91,7 @@ class Writing:
     async def _stage_updates(self, items: Sequence[BodyObject], ids: Sequence[str]) -> None:
         collection = self.collection
         lone = len(items) == 1
-        drafts = [self._draft(items[0])] if lone else await self._drafts(items)
+        drafts = [self._draft(items[0])] if lone else await each(self._draft, items)
         keys = list(ids) if lone and len(ids) == 1 else self._keys(items, ids)
         await self._lock(keys)
         if self._vault.late:
@@ -108,9 +108,6 @@ class Writing:
             if one.own or one.masked:
                 self._refuse_own_tokens()
                 break
-
-    async def _drafts(self, items: Sequence[BodyObject]) -> Sequence[ProxiedDraft]:
-        return await each(self._draft, items)
 
     def tokens(self, index: int, item: BodyObject) -> list[Value | None]:
         """Return the token of each place of the ``index``-th object; ``None``: leave the place."""
@@ -221,7 +218,7 @@ class Writing:
 
     def close(self) -> None:
         """Let the next writer of these records go on."""
-        locks, self.locks = self.locks, ()
+        self._ended, locks, self.locks = True, self.locks, ()
         if locks:
             self.collection.state.locks.release(locks)
         if len(self.writes) > FEW:
@@ -248,16 +245,20 @@ class Writing:
         if unknown and self.collection.state.replicas is not None:
             await self.settle(tell_overtaken, unknown)
 
-    async def _lock(self, keys: Sequence[str]) -> None:
-        hash_of = self.collection.key_hash
-        names = [hash_of(keys[0])] if len(keys) == 1 else await each(hash_of, keys)
-        locks = self.collection.state.locks
+    async def _lock(self, keys: Sequence[str], names: Sequence[bytes] = ()) -> None:
+        locks, hash_of = self.collection.state.locks, self.collection.key_hash
+        names = names or ([hash_of(keys[0])] if len(keys) == 1 else await each(hash_of, keys))
         if len(names) == 1 and locks.take(names[0]):
             self.locks = (names[0],)
         else:
             if self._vault.late:  # it may keep one of them locked
                 await self._vault.catch_up()
             self.locks = await locks.acquire(names)
+
+    async def hold(self, names: Sequence[bytes]) -> None:
+        """Let other writers of records wait that a create turns out to change, until it ends."""
+        if not (self.locks or self._ended):  # after that, who waits for it may have the lock
+            await self._lock((), names)
 
     def _keys(self, items: Sequence[BodyObject], ids: Sequence[str]) -> list[str]:
         """The ids of the records that an update changes: one for each object, or several for a

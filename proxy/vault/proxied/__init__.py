@@ -8,7 +8,6 @@ from proxy.vault.proxied.anywhere import SentTokens, carries_record, own, reveal
 from proxy.vault.proxied.binding import (
     StagedWrite,
     accept,
-    bind,
     binding_of,
     forget_staged,
     insert_at_once,
@@ -18,10 +17,10 @@ from proxy.vault.proxied.binding import (
 )
 from proxy.vault.proxied.correction import correct_record
 from proxy.vault.proxied.deletes import deleted, promised, reconcile_absent, reconcile_gone
-from proxy.vault.proxied.displaced import join_displaced
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep, unneeded
+from proxy.vault.proxied.naming import Displacement, bind
 from proxy.vault.proxied.open_rows import (
     AnswerObject,
     OpenRow,
@@ -43,6 +42,7 @@ __all__ = [
     "REVEAL_SLICE",
     "AnswerObject",
     "Cover",
+    "Displacement",
     "Filling",
     "Hosted",
     "OpenRow",
@@ -62,7 +62,6 @@ __all__ = [
     "forget_staged",
     "insert_at_once",
     "is_large",
-    "join_displaced",
     "keep",
     "open_as_shown",
     "open_page",

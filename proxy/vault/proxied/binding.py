@@ -10,13 +10,11 @@ from operator import itemgetter
 import msgspec
 
 from proxy.crypto.prf import either
-from proxy.offload import busy, give_way
 from proxy.storage.changes import (
     Accept,
     AddVersion,
     Bind,
     Change,
-    Conflict,
     Insert,
     Release,
     Underway,
@@ -29,8 +27,6 @@ from proxy.vault.seal import RecordSealer
 
 #: Records that are processed between two turns of the event loop.
 BIND_STRIDE = 8
-#: How often names are given again where other records get them meanwhile.
-_TRIES = 8
 #: Deletes of unknown records that are remembered before those are forgotten that no longer matter
 #: to anybody.
 _MOST_GONE = 1000
@@ -120,65 +116,6 @@ def is_large(write: StagedWrite) -> bool:
     return write.row is not None and len(write.row.body) > LONG
 
 
-async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]]) -> None:
-    """The application took new records and told their ids.
-
-    A record that still held such an id loses it. What it was is put into the history of the id, and
-    it stays (``join_displaced``).
-
-    An unknown id that was deleted while the record was being created may well be this record's own:
-    then it stays pending, until an answer shows it or never.
-
-    An id that another record got meanwhile is of both: an update by id overtook the answer to the
-    create, or a form was sent twice. The newer one has the key, and both stay.
-
-    A record that got a name from another answer meanwhile keeps that one; where it was deleted by
-    that name, it stays deleted.
-    """
-    now = collection.clock()
-    binds: list[Bind] = []
-    writes: list[StagedWrite] = []
-    salts: dict[int, bytes] = {}
-    for write, key in pairs:
-        writes.append(write)
-        salts[write.rid] = write.salt
-        sealer = write.sealer or collection.sealer.record(write.rid, write.salt)
-        binds.append(Bind(write.rid, collection.key_hash(key), sealer.key(key, now), now))
-        if len(binds) % BIND_STRIDE == 0 and busy():
-            await give_way()
-    displaced, twins = list[Change](), dict[int, int]()
-    open_binds, overtaken = binds, 0
-    for attempt in range(_TRIES):
-        if collection.state.replicas is not None:
-            await collection.state.hear([one.key for one in open_binds])
-        changes, overtaken, twins = _decided(collection, open_binds, salts)
-        try:  # with no gap after the decision
-            await collection.store.commit(collection.table, [*displaced, *changes])
-            break
-        except Conflict:
-            before = len(open_binds)
-            open_binds = await _open(collection, open_binds)
-            names = [(one.key, one.rid) for one in open_binds]
-            displaced = await displacing(collection, names, for_good=True)
-            if (not displaced and len(open_binds) == before) or attempt == _TRIES - 1:
-                await _unnamed(collection, writes, open_binds)
-                return
-    forget_staged(collection, writes)
-    released = [change for change in displaced if isinstance(change, Release)]
-    taken = {change.key for change in released}
-    twins.update((one.holder or 0, one.rid) for one in released)
-    by_record = {rid: pair for pair in twins.items() for rid in pair}
-    for write, one in zip(writes, binds, strict=True) if by_record else ():
-        write.displaces = one.key in taken
-        write.twins = by_record.get(write.rid, write.twins)
-    overtaken += len(binds) - len(open_binds)
-    for event, count in (("in_doubt", overtaken), ("settled", len(pairs) - overtaken)):
-        if count:
-            collection.observe(event, count)
-    if taken:
-        collection.observe("displaced", len(taken))
-
-
 def insert_at_once(
     collection: Collection,
     content: RecordBody,
@@ -216,41 +153,11 @@ def binding_of(collection: Collection, write: StagedWrite, key: str) -> list[Cha
             else:
                 _remember(collection, (one,), {write.rid: write.salt})
         return [one]
-    changes, overtaken, _ = _decided(collection, (one,), {write.rid: write.salt})
+    changes, overtaken, _ = decided(collection, (one,), {write.rid: write.salt})
     return changes if len(changes) == 1 and not overtaken else []
 
 
-async def _unnamed(
-    collection: Collection, writes: Sequence[StagedWrite], binds: Sequence[Bind]
-) -> None:
-    """Store records without a key for good, as others got their keys again and again.
-
-    An answer that shows them decides. The application has accepted them, and no caller may be told
-    otherwise.
-    """
-    salts, now = {one.rid: one.salt for one in writes}, collection.clock()
-    rows = await collection.store.rows(collection.table, [one.rid for one in binds])
-    changes = [
-        accepting(collection, one.rid, salts[one.rid], now)
-        for one in binds
-        if (row := rows.get(one.rid)) is not None and row.key is None
-    ]
-    await finish(collection, writes, changes)
-    collection.observe("nameless", len(changes))
-
-
-async def _open(collection: Collection, binds: Sequence[Bind]) -> list[Bind]:
-    """Return the bindings whose record still exists and has no other key."""
-    rows = await collection.store.rows(collection.table, [one.rid for one in binds])
-    return [
-        one
-        for one in binds
-        if (row := rows.get(one.rid)) is not None
-        and (row.key is None or row.key in either((one.key,)))
-    ]
-
-
-def _decided(
+def decided(
     collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]
 ) -> tuple[list[Change], int, dict[int, int]]:
     """Return the changes that bind these keys now, the number of records deleted meanwhile, and

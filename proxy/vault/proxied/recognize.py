@@ -16,9 +16,9 @@ def recognize(
     objects: Sequence[AnswerObject],
     candidates: Mapping[int, Mapping[int, bool]],
     at: tuple[Revealed, Mapping[int, str | None]],
-) -> None:
+) -> list[tuple[int, OpenRow]]:
     """Tell which records the objects are that the index led to: what several records share tells
-    none of them.
+    none of them. Gives the records that have got the ids of objects since these were looked up.
 
     A record with a token that only it has is the one. Else it is the one that fits, among all that
     do; of two that fit, the one that has every token that the other has, and more. One that fits
@@ -32,8 +32,11 @@ def recognize(
         if home is not None
     )
     recognized: list[tuple[int, OpenRow]] = []
+    renamed: list[tuple[int, OpenRow]] = []
     for index, records in candidates.items():
         ident, home = objects[index].id, result.rows[index]
+        several = [result.opened[rid] for rid in records] if ident is not None else []
+        renamed += [(index, one) for one in several if one.name == ident and one is not home]
         alone = [rid for rid, lone in records.items() if lone]
         # what a later change of this id has replaced is shown no more; a token that others have as
         # well may have been copied
@@ -59,6 +62,7 @@ def recognize(
             [ident] if (ident := objects[index].id) is not None else []
         )
     result.loose.extend(one for one in recognized if len(claims[one[1].row.rid]) < 2)
+    return renamed
 
 
 def _best(

@@ -89,6 +89,9 @@ async def reveal_others(
     if not carried <= opened.keys():
         by_id.update(await _by_names(collection, objects, marks, opened))
     at = {ident: opened.get(row.rid) for ident, row in by_id.items()}
+    # one that a token carries may have got the id since that was looked up
+    read = {row.rid for row in by_id.values()}
+    at.update((one.name, one) for one in opened.values() if one.name and one.row.rid not in read)
     result = Revealed([], [], [], opened, [])
     missing: list[tuple[int, int, bytes]] = []
     unsure: list[tuple[int, int, bytes]] = []
@@ -143,10 +146,11 @@ async def _look_further(
         await by_index(collection, objects, some, (result, candidates))
         if busy():
             await give_way()
-    if candidates:
-        recognize(collection, objects, candidates, at)
-    for index, stray in sorted(result.loose[before:], key=_age):
+    renamed = recognize(collection, objects, candidates, at) if candidates else []
+    for index, stray in sorted([*renamed, *result.loose[before:]], key=_age):
         _complete(collection, objects[index], result, index, stray)
+    for index, one in renamed:
+        result.rows[index] = one
 
 
 async def _tell_all_apart(

@@ -7,7 +7,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.filter_reader import read_aggregate
 from proxy.model.record import DEFAULTS
 from proxy.storage.changes import Bind, Conflict, Release
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.records.aggregate import aggregate_groups
 from proxy.vault.records.commit import nothing

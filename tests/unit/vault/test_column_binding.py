@@ -4,7 +4,8 @@ import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.storage.rows import Row
-from proxy.vault.proxied.binding import accept, bind
+from proxy.vault.proxied.binding import accept
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates, stage_deletes, stage_updates
 from proxy.vault.seal import Tampered
 from tests.support.contacts import contact, make_contacts

@@ -14,8 +14,8 @@ from proxy.tokenization.normalize import normalize
 from proxy.vault import earlier_tokens
 from proxy.vault.collection import TableSpec
 from proxy.vault.earlier_tokens import number_spellings
-from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.deletes import deleted
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import stage_creates, stage_deletes

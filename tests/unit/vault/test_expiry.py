@@ -5,8 +5,9 @@ import pytest
 from proxy.storage.rows import RowState, StagedKind
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.expiry import delete_expired, pending, prune, reap
-from proxy.vault.proxied.binding import bind, forget_staged
+from proxy.vault.proxied.binding import forget_staged
 from proxy.vault.proxied.deletes import reconcile_gone
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject, open_with_staged
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects

@@ -1,6 +1,6 @@
 from proxy.storage.rows import Row, StagedKind
 from proxy.vault.genuine import hosts_others, is_genuine_change, may_end
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates, stage_updates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.update import change_records

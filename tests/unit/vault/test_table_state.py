@@ -9,8 +9,8 @@ from proxy.crypto.prf import Digest
 from proxy.storage.rows import Row, RowState
 from proxy.vault import table_state as room
 from proxy.vault.proxied import PageRun, open_page
-from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.deletes import deleted
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import promote, stage_creates, stage_deletes, stage_updates
 from proxy.vault.seal import Sealer
 from proxy.vault.table_state import (

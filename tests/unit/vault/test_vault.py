@@ -6,7 +6,7 @@ import pytest
 from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
 from proxy.vault.environments import has_keyset
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.vault import Vault, VaultOptions, open_vault
 from tests.support.clock import ManualClock

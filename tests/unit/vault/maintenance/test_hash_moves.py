@@ -8,7 +8,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.vault.environments import load_keyset
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates

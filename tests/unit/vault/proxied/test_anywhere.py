@@ -1,5 +1,5 @@
 from proxy.vault.proxied.anywhere import own, reveal_anywhere
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from tests.support.vaults import draft, make_bench, token
 

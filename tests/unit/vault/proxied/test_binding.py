@@ -6,7 +6,8 @@ from proxy import offload
 from proxy.storage.changes import Remove
 from proxy.storage.rows import RowState
 from proxy.vault.collection import HistoryPolicy
-from proxy.vault.proxied.binding import StagedWrite, bind, is_large, overtake
+from proxy.vault.proxied.binding import StagedWrite, is_large, overtake
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from tests.support.vaults import Bench, draft, make_bench
 

@@ -14,8 +14,8 @@ from proxy.storage.changes import Change
 from proxy.tokenization import SHAPES
 from proxy.vault.body import RecordBody
 from proxy.vault.next_version import ProxiedDraft
-from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.correction import correct_record
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects

@@ -4,8 +4,9 @@ import pytest
 
 from proxy.storage.changes import Conflict
 from proxy.vault.expiry import delete_expired
-from proxy.vault.proxied.binding import StagedWrite, bind, forget_staged
+from proxy.vault.proxied.binding import StagedWrite, forget_staged
 from proxy.vault.proxied.deletes import deleted, reconcile_gone
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects

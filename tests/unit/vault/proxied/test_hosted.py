@@ -13,8 +13,8 @@ from proxy.tokenization import SHAPES
 from proxy.vault.collection import TableSpec
 from proxy.vault.expiry import reap
 from proxy.vault.next_version import ProxiedDraft as Sent
-from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.hosted import Hosted
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records

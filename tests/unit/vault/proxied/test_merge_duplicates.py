@@ -9,8 +9,9 @@ from proxy.tokenization import SHAPES
 from proxy.vault.collection import TableSpec
 from proxy.vault.expiry import reap
 from proxy.vault.proxied.anywhere import reveal_anywhere
-from proxy.vault.proxied.binding import StagedWrite, accept, bind
+from proxy.vault.proxied.binding import StagedWrite, accept
 from proxy.vault.proxied.merge_duplicates import keep
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects

@@ -1,7 +1,8 @@
 """The token index holds what some version of a record has, and nothing else."""
 
 from proxy.vault.expiry import reap
-from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects

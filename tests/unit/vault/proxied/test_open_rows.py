@@ -5,7 +5,7 @@ import pytest
 from proxy import offload
 from proxy.vault.collection import LONG
 from proxy.vault.proxied import open_rows as room
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject, open_current, open_with_staged
 from proxy.vault.proxied.staging import stage_creates, stage_updates
 from tests.support.vaults import Bench, draft, make_bench, token

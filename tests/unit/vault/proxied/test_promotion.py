@@ -4,7 +4,8 @@ from proxy.storage.changes import Remove
 from proxy.storage.rows import Row
 from proxy.tokenization import SHAPES
 from proxy.vault.body import RecordBody
-from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects

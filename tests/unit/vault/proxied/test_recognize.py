@@ -1,4 +1,5 @@
-from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import stage_creates

@@ -1,6 +1,7 @@
 from proxy.storage.rows import RowState
-from proxy.vault.proxied.binding import RECONCILE_GRACE, StagedWrite, bind, forget_staged
+from proxy.vault.proxied.binding import RECONCILE_GRACE, StagedWrite, forget_staged
 from proxy.vault.proxied.deletes import reconcile_gone
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects

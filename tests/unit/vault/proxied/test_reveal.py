@@ -2,7 +2,8 @@ import asyncio
 
 from proxy.model.schema import Value
 from proxy.storage.changes import Insert, Remove
-from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates

@@ -8,8 +8,9 @@ from proxy.model.schema import Value
 from proxy.storage.changes import Change, Conflict
 from proxy.storage.rows import RowState
 from proxy.tokenization import SHAPES
-from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.deletes import deleted
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import (

@@ -8,8 +8,8 @@ from proxy.storage.changes import Attach, UpdateFile
 from proxy.storage.rows import Row
 from proxy.vault.attachment_content import StoredContent
 from proxy.vault.attachments.service import IncomingFile, Owner, download, upload
-from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.merge_duplicates import rename
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.records.attachment_metadata import (
     Label,

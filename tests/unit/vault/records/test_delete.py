@@ -7,7 +7,7 @@ from proxy.model.record import Action, Record, RecordDraft
 from proxy.storage.changes import Change, Insert, Replace
 from proxy.storage.rows import Past
 from proxy.vault.collection import HistoryPolicy
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.records import delete as module
 from proxy.vault.records.commit import COMMIT_TRIES, nothing

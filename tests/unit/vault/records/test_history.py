@@ -5,7 +5,7 @@ from proxy.model.record import Action, Record
 from proxy.storage.changes import AddVersion, Remove, Replace
 from proxy.storage.rows import Past
 from proxy.vault.collection import HistoryPolicy
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.delete import delete_one

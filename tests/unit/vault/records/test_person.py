@@ -8,7 +8,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.query import Equals, Query
 from proxy.model.record import RecordLimits
 from proxy.model.rights import FULL
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
 from proxy.vault.records.find import PageAsker, find_page, record_of_key
 from proxy.vault.records.history import export, record_versions

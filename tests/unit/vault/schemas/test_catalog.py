@@ -8,7 +8,7 @@ from proxy.model.record import RecordDraft
 from proxy.model.schema import RecordKeys, Storage, records_schema
 from proxy.model.schema_change import Effect
 from proxy.vault.collection import TableSpec
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records

@@ -1,0 +1,375 @@
+"""Names of new records: the application's ids, as an answer tells them.
+
+A new record that gets the id of another one and that one are one record, as far as anybody knows.
+An application answers a create with an id that is known where it updates what it has by a unique
+field, or leaves that as it is, and where a form is sent twice. Others give an id again after they
+deleted its record by themselves. The record before becomes a version of the new one: an object that
+shows its tokens makes those values live, and a delete ends both.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from proxy.crypto.prf import either
+from proxy.offload import busy, give_way
+from proxy.storage.changes import (
+    Bind,
+    Change,
+    Conflict,
+    Reindex,
+    Release,
+    Remove,
+    Replace,
+    StageRow,
+)
+from proxy.storage.rows import SEEN_IN_PAGE, Staged, StagedKind
+from proxy.vault.body import (
+    RecordBody,
+    TokenizedFields,
+    TokenizedValue,
+    adopted_values,
+    alike,
+    changed,
+    is_as_before,
+    tells,
+)
+from proxy.vault.collection import Collection
+from proxy.vault.earlier_values import confuses, erased_values, keeping, stored_values
+from proxy.vault.next_version import adopt
+from proxy.vault.proxied.binding import (
+    BIND_STRIDE,
+    StagedWrite,
+    accepting,
+    decided,
+    displacing,
+    finish,
+    forget_staged,
+    is_over,
+)
+from proxy.vault.proxied.merge_duplicates import renumbered, telling_hashes
+from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
+from proxy.vault.proxied.promotion import rebase
+
+#: Versions in doubt with which a record is still joined: each create opens and judges all of them.
+_MOST_VERSIONS: Final = 9
+
+
+#: How often names are given again where other records get them meanwhile.
+_TRIES: Final = 8
+
+#: Records that lose their ids, each with the one that gets it.
+_Twins = dict[int, int]
+
+
+class Displacement(NamedTuple):
+    """Joins records that lose their ids to the new ones of an exchange.
+
+    A record stays as it is, without a name, where it is more than values of the application: in a
+    bin, with files, about to be deleted or changed, has many versions in doubt, or was written by
+    the interface.
+    """
+
+    #: of a record of the exchange the tokens by field that the answer shows: they tell which of two
+    #: values is live
+    shown: Callable[[StagedWrite], Mapping[str, tuple[str, ...]]]
+    #: makes other writers of these records wait
+    hold: Callable[[Sequence[bytes]], Awaitable[None]]
+    own: Mapping[int, StagedWrite]  #: the records of the exchange
+
+    async def changes(
+        self, collection: Collection, twins: _Twins
+    ) -> dict[tuple[int, int], list[Change]]:
+        """The changes that join these; none where they stay apart."""
+        joined = dict[tuple[int, int], list[Change]]()
+        rids = [rid for pair in twins.items() for rid in pair]
+        rows = await collection.store.rows(collection.table, rids)
+        opened = await open_with_staged(collection, (), rows.values())
+        await collection.state.look()
+        for pair in twins.items():
+            before, home = (opened.get(rid) for rid in pair)
+            joined[pair] = []
+            if before is None or home is None or not _alone(collection, before, home):
+                continue
+            if await collection.store.files(collection.table, [before.row.rid]):
+                continue
+            own = self.own.get(home.row.rid) or self.own[before.row.rid]
+            texts = self.shown(own)
+            joined[pair] = joining(collection, before, home, texts)
+        return joined
+
+
+async def bind(
+    collection: Collection,
+    pairs: Sequence[tuple[StagedWrite, str]],
+    displacement: Displacement | None = None,
+) -> None:
+    """The application took new records and told their ids.
+
+    A record that still held such an id loses it. What it was is put into the history of the id, and
+    it becomes a version of the new one in the same breath (``displacement``), or stays.
+
+    An unknown id that was deleted while the record was being created may well be this record's own:
+    then it stays pending, until an answer shows it or never.
+
+    An id that another record got meanwhile is of both: an update by id overtook the answer to the
+    create, or a form was sent twice. The newer one has the key.
+
+    A record that got a name from another answer meanwhile keeps that one; where it was deleted by
+    that name, it stays deleted.
+    """
+    naming = _Naming(collection, await _bindings(collection, pairs), displacement)
+    for attempt in range(_TRIES):
+        if collection.state.replicas is not None:
+            await collection.state.hear([one.key for one in naming.open])
+        if await naming.attempt():
+            break
+        if naming.stuck or attempt == _TRIES - 1:
+            await _unnamed(collection, [write for write, _ in pairs], naming.open)
+            return
+    writes = [write for write, _ in pairs]
+    forget_staged(collection, writes)
+    taken = {change.key for change in naming.displaced if isinstance(change, Release)}
+    by_record = {rid: pair for pair in naming.twins.items() for rid in pair}
+    for write, one in zip(writes, naming.binds, strict=True) if by_record else ():
+        write.displaces = one.key in taken
+        write.twins = by_record.get(write.rid, write.twins)
+    overtaken = naming.overtaken + len(pairs) - len(naming.open)
+    for event, count in (("in_doubt", overtaken), ("settled", len(pairs) - overtaken)):
+        if count:
+            collection.observe(event, count)
+    if taken:
+        collection.observe("displaced", len(taken))
+
+
+async def _bindings(
+    collection: Collection, pairs: Sequence[tuple[StagedWrite, str]]
+) -> dict[Bind, bytes]:
+    """The changes that give these names, each with the salt of its record."""
+    now, binds = collection.clock(), dict[Bind, bytes]()
+    for write, key in pairs:
+        sealer = write.sealer or collection.sealer.record(write.rid, write.salt)
+        one = Bind(write.rid, collection.key_hash(key), sealer.key(key, now), now)
+        binds[one] = write.salt
+        if len(binds) % BIND_STRIDE == 0 and busy():
+            await give_way()
+    return binds
+
+
+class _Naming:
+    """Tries to give names in one commit, with what that means for others that have them."""
+
+    def __init__(
+        self, collection: Collection, binds: Mapping[Bind, bytes], displacement: Displacement | None
+    ) -> None:
+        self._collection, self._displacement = collection, displacement
+        self._salts = {one.rid: salt for one, salt in binds.items()}
+        self.binds = list(binds)
+        self.open = self.binds  #: those that are still to be given
+        self.overtaken = 0
+        self.stuck = False  #: whether nobody stands in their way, and they cannot be given
+        self.displaced: list[Change] = []
+        self.twins: _Twins = {}
+        self._joined: dict[tuple[int, int], list[Change]] = {}
+
+    async def attempt(self) -> bool:
+        """Give them; ``False``: others came in between, which is known now."""
+        collection, displacement = self._collection, self._displacement
+        changes, self.overtaken, self.twins = decided(collection, self.open, self._salts)
+        self.twins |= self._displaced_by()
+        if displacement is not None and not self.twins.items() <= self._joined.keys():
+            await displacement.hold([one.key for one in self.open])
+            await self._displace(changes)
+            self._joined = await displacement.changes(collection, self.twins)
+            return False
+        joins = [one for pair in self.twins.items() for one in self._joined.get(pair, ())]
+        try:  # with no gap after the decision
+            await collection.store.commit(collection.table, [*self.displaced, *changes, *joins])
+        except Conflict:
+            before, self._joined = len(self.open), {}
+            self.open = await _open(collection, self.open)
+            left = set(self.open)
+            await self._displace([one for one in changes if one in left])
+            self.stuck = not self.displaced and len(self.open) == before
+            return False
+        if joins:
+            for pair in self.twins.items():
+                collection.state.retired.join(*pair)
+        return True
+
+    async def _displace(self, changes: Sequence[Change]) -> None:
+        """Find out who has the names by now."""
+        names = [(one.key, one.rid) for one in changes if isinstance(one, Bind)]
+        self.displaced = await displacing(self._collection, names, for_good=True)
+        self.twins |= self._displaced_by()
+
+    def _displaced_by(self) -> _Twins:
+        return {one.holder or 0: one.rid for one in self.displaced if isinstance(one, Release)}
+
+
+async def _unnamed(
+    collection: Collection, writes: Sequence[StagedWrite], binds: Sequence[Bind]
+) -> None:
+    """Store records without a key for good, as others got their keys again and again.
+
+    An answer that shows them decides. The application has accepted them, and no caller may be told
+    otherwise.
+    """
+    salts, now = {one.rid: one.salt for one in writes}, collection.clock()
+    rows = await collection.store.rows(collection.table, [one.rid for one in binds])
+    changes = [
+        accepting(collection, one.rid, salts[one.rid], now)
+        for one in binds
+        if (row := rows.get(one.rid)) is not None and row.key is None
+    ]
+    await finish(collection, writes, changes)
+    collection.observe("nameless", len(changes))
+
+
+async def _open(collection: Collection, binds: Sequence[Bind]) -> list[Bind]:
+    """Return the bindings whose record still exists and has no other key."""
+    rows = await collection.store.rows(collection.table, [one.rid for one in binds])
+    return [
+        one
+        for one in binds
+        if (row := rows.get(one.rid)) is not None
+        and (row.key is None or row.key in either((one.key,)))
+    ]
+
+
+def joining(
+    collection: Collection,
+    before: OpenRow,
+    home: OpenRow,
+    tokens_shown: Mapping[str, tuple[str, ...]],
+) -> list[Change]:
+    """The changes that make a record a version of the other, ``home``.
+
+    Without ``versions: keep`` its values are in doubt, for as long as no object shows each field.
+    """
+    versions = _renumbered(before, home)
+    new = home.live.values
+    if collection.keeps and any(
+        confuses(RecordBody(earlier=dict(stored_values(one))), home.live, collection.compared)
+        for _, one in versions
+    ):
+        return []
+    taken: dict[str, tuple[TokenizedValue, ...]] = {}
+    for _, old in reversed(versions):  # the live one, then the latest that the answer shows
+        for name in _of_before(tokens_shown, new, old.values) - taken.keys():
+            texts = tokens_shown.get(name, ())
+            taken[name] = adopted_values(texts, new.get(name, ()), old.values[name])
+    hashes = {
+        one: None for _, old in versions for one in telling_hashes(collection, stored_values(old))
+    }
+    return [
+        # it is as it was read
+        Replace(collection.same_row(before.row, before.live), before.row.version),
+        *_versions(collection, home, versions, taken),
+        *_deletes(collection, before, home),
+        Remove(before.row.rid, keep_past=True),
+        Reindex(home.row.rid, add=tuple(hashes)),
+    ]
+
+
+#: A version of the record before, with its request where that is in doubt.
+_Version = tuple[Staged | None, RecordBody]
+
+
+def _renumbered(before: OpenRow, home: OpenRow) -> list[_Version]:
+    """The versions of the record before under numbers that are free in the other: those of updates
+    in doubt, such as a form that a redirect answered, and last its live one, which counts where
+    tokens do not tell.
+    """
+    versions: list[_Version] = [(one, of) for one, of in before.staged if of is not None]
+    versions.append((None, before.live))
+    number = max(home.following, before.following)
+    renamed: list[_Version] = []
+    for one, of in versions:
+        earlier, number = renumbered(of.earlier, number)
+        values, number = renumbered(of.values, number)
+        renamed.append((one, RecordBody(values, number, earlier=earlier)))
+    return renamed
+
+
+def _of_before(
+    tokens_shown: Mapping[str, tuple[str, ...]], new: TokenizedFields, values: TokenizedFields
+) -> set[str]:
+    """The fields of which the answer shows the values of before.
+
+    Of a field whose old and new value have one token, the answer as a whole tells: it shows the
+    record as it was where no field has its new value.
+    """
+    verdicts = {
+        name: tells(tokens_shown.get(name, ()), new.get(name, ()), values[name]) for name in values
+    }
+    names = {name for name, verdict in verdicts.items() if verdict}
+    places = [(name, text) for name, texts in tokens_shown.items() for text in texts]
+    return names | alike(values, new) if is_as_before(places, new, values) else names
+
+
+def _alone(collection: Collection, before: OpenRow, home: OpenRow) -> bool:
+    """Whether nothing else is known of the first than its values, and no change is under way.
+
+    Either may be of another create that is about to be bound: that finds it as it is by then.
+    """
+    state, salt = collection.state, before.row.salt
+    staged = [*before.staged, *home.staged]
+    return (
+        all(of or collection.sealer.open_keep(one, salt) is None for one, of in before.staged)
+        and not any(one.sid in state.at_work for one, _ in staged)
+        and len(staged) <= _MOST_VERSIONS
+        and collection.alive(before.row)
+        and not (before.live.deleted or before.live.fields or home.live.fields)
+    )
+
+
+def _versions(
+    collection: Collection,
+    home: OpenRow,
+    versions: Sequence[_Version],
+    taken: Mapping[str, tuple[TokenizedValue, ...]],
+) -> list[Change]:
+    """The changes that give the record the versions before, and make ``taken`` of them live."""
+    row, live, last = home.row, home.live, versions[-1][1]
+    content = adopt(live, taken, last.following)
+    if erased := erased_values(last):
+        own = content.earlier
+        both = {name: (*of, *own.get(name, ())) for name, of in erased.items()}
+        content = replace(content, earlier={**own, **both})
+    numbered = keeping(collection, content, (live, *(of for _, of in versions)))
+    changes: list[Change] = [
+        Replace(collection.next_row(row, numbered), row.version),
+        *collection.parts.moves(row.rid, live, content),
+    ]
+    others = [(one, of) for one, of in home.staged if of is not None]
+    changes += rebase(collection, row, others, (live, content)).changes
+    sealer = collection.sealer.record(row.rid, row.salt)
+    for staged, old in versions:
+        version = adopt(content, old.values, last.following)
+        at_work = staged is not None and not is_over(collection, staged)
+        if at_work or (not collection.keeps and changed(content.values, version.values)):
+            now, sid = collection.clock(), collection.context.sequence()
+            collection.state.report(sid)  # the new values are shown where no token tells
+            one = Staged(sid, row.rid, StagedKind.UPDATE, SEEN_IN_PAGE, now, True, b"")
+            if staged is not None and at_work:  # it may still bring its values
+                one = _moved(staged, sid, row.rid)
+            changes.append(StageRow(sealer.staged(one, version)))
+            collection.state.doubt(row.rid)
+    return changes
+
+
+def _deletes(collection: Collection, before: OpenRow, home: OpenRow) -> list[Change]:
+    """The changes that put deletes in doubt of the record before in doubt of the other: they are of
+    its id.
+    """
+    rid, sequence = home.row.rid, collection.context.sequence
+    sealer = collection.sealer.record(rid, home.row.salt)
+    moved = [_moved(one, sequence(), rid) for one, version in before.staged if version is None]
+    return [StageRow(sealer.staged(one, None)) for one in moved]
+
+
+def _moved(staged: Staged, sid: int, rid: int) -> Staged:
+    """A request in doubt, of another record."""
+    return staged._replace(sid=sid, rid=rid, doubt=staged.doubt or staged.at, body=b"")

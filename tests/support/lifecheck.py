@@ -1,0 +1,244 @@
+"""The callers of ``crowd`` before a proxy in this process, whose process is killed now and then: the
+same oracle, and hundreds of lives in a second.
+
+The application answers creates with ids that are known, while others change those records. Every
+call of the store takes a few turns of the event loop, by a seed, so callers meet each other in
+between; a process ends between two turns, or behind one of its commits.
+
+By hand: ``python -m tests.support.lifecheck SEED LIVES``.
+"""
+
+import asyncio
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, VaultError
+from proxy.telemetry import logs
+from tests.support.clock import ManualClock
+from tests.support.crowd import FIELDS, Crowd, Record
+from tests.support.exchanges import Call, Desk, desk_of
+from tests.support.memory import MemoryStore
+from tests.support.people import FLAT
+from tests.support.stores import FailingStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+RULES = FLAT.format(upstream="http://127.0.0.1:3000")
+WORKERS = 6
+DAY = 86_400_000
+#: Fields whose tokens tell each of their values from others; the rest have some in common.
+TELLING = ("email", "phone", "born", "card")
+
+
+@dataclass(slots=True)
+class MortalStore(FailingStore):
+    """The store of one process, which ends behind one of its commits, or when ``end`` says so."""
+
+    chance: random.Random = field(default_factory=random.Random)
+    commits: int = 0  #: that it makes, before the process ends; 0: as many as come
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def turns(self) -> None:
+        """Let others go on, or not."""
+        for _ in range(self.chance.choice((0, 0, 1, 2, 5, 20))):
+            await asyncio.sleep(0)
+        if self.ended.is_set():
+            raise asyncio.CancelledError
+
+    async def _pass(
+        self, verb: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        await self.turns()
+        outcome = await verb(*arguments, **named)
+        if verb.__name__ == "commit":
+            self.commits -= 1
+            if self.commits == 0:
+                self.ended.set()
+        await self.turns()
+        return outcome
+
+
+@dataclass
+class Application:
+    """Records by id; it refuses, fails or falls silent now and then, as ``crowd.moody`` does."""
+
+    chance: random.Random
+    known: float  #: the share of creates that it answers with an even id given before
+    story: list[str]  #: what it did
+    records: dict[int, Record] = field(default_factory=dict)
+    following: int = 1
+
+    def act(self, method: str, ident: int, content: Record) -> tuple[int, Any]:
+        """Do what is asked: the status and the answer."""
+        if method == "POST":
+            record = self._create(content)
+            told = f"  it answers {content} with /people/{record['id']} : {record}"
+            self.story.append(told)
+            return 201, record
+        if method != "GET":
+            self.story.append(f"  it does {method} /people/{ident} : {content}")
+        if method == "GET" and not ident:
+            return 200, {"items": [dict(one) for one in self.records.values()]}
+        if ident not in self.records:
+            return 404, {"error": "not found"}
+        if method == "DELETE":
+            del self.records[ident]
+            return 204, b""
+        if method in ("PUT", "PATCH"):
+            before = self.records[ident] if method == "PATCH" else {}
+            self.records[ident] = {**before, **content, "id": ident}
+        return 200, dict(self.records[ident])
+
+    def _create(self, content: Record) -> Record:
+        before = range(2, self.following, 2)[-6:]
+        if before and self.chance.random() < self.known:
+            ident, by = self.chance.choice(before), self.chance.choice("uda")
+            record = self.records.get(ident, {})
+            if by != "d" or not record:
+                record = {**(record if by == "u" else {}), **content, "id": ident}
+            self.records[ident] = record
+            return dict(record)
+        ident, self.following = self.following, self.following + 1
+        self.records[ident] = {**content, "id": ident}
+        return dict(self.records[ident])
+
+
+@dataclass
+class Lives(Crowd):
+    """Many lives of a proxy before that application."""
+
+    chance: random.Random = field(default_factory=random.Random)
+    at: tuple[Any, ...] = ()
+    store: MortalStore = field(default_factory=lambda: MortalStore(MemoryStore()))
+    desk: Desk = field(init=False)
+    behind: Any = None  #: the application
+
+    async def begin(self, *, commits: int = 0) -> None:
+        """A new process on the same store."""
+        inner, clock, keyset = self.at
+        self.store = MortalStore(inner, chance=random.Random(0))
+        self.desk = await desk_of(RULES, at=(self.store, clock, keyset))
+        self.store.chance, self.store.commits = self.chance, commits
+
+    async def live(self) -> None:
+        """Callers at work until the process is killed."""
+        self.story.append("a life begins /people/* ")
+        await self.begin(commits=self.chance.choice((0, 1)) * self.chance.randrange(1, 80))
+        enough = self.counts.total() + self.chance.randrange(2, 60)
+        work = [asyncio.ensure_future(self.visit(worker, WORKERS)) for worker in range(WORKERS)]
+        while self.counts.total() < enough and not self.store.ended.is_set():
+            if any(one.done() for one in work):
+                break
+            await asyncio.sleep(0)
+        self.store.ended.set()
+        for one in work:
+            one.cancel()
+        for outcome in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(
+                outcome, asyncio.CancelledError
+            ):
+                raise outcome
+
+    async def review(self) -> None:
+        """A life in which everything is read."""
+        await self.begin()
+        await self.judge(len(self.every))
+
+    def _know(
+        self, status: int, expected: tuple[int, ...], seen: Iterable[Record], *, shown: bool = True
+    ) -> None:
+        # of a create that was answered with a record that is gone by now, tokens are shown
+        left = [one for one in seen if one["id"] in self.behind.records]
+        super()._know(status, expected, left, shown=shown)
+
+    async def _ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        clock, call = self.desk.clock, None
+        clock.advance(1)
+        ident = int(path.removeprefix("/people/") if path != "/people" else 0)
+        try:
+            call = await self.desk.send(f"{method} {path}", options.get("json", b""))
+            status, answer = await self._act(method, ident, call)
+            if status == 0:
+                await call.exchange.failed(True)
+                status = 502
+            else:
+                answer = (await call.answer(status, answer)).body
+        except VaultError as problem:
+            if problem.code is not Code.CONFLICT:
+                raise
+            status, answer = 502, b""
+        self.counts[f"{method} {status}"] += 1
+        return status, json.loads(answer) if answer else None
+
+    async def _act(self, method: str, ident: int, call: Call) -> tuple[int, Any]:
+        content = call.json if call.sent.body else {}
+        try:
+            await self.store.turns()
+        except asyncio.CancelledError:
+            if method != "GET" and self.chance.random() < 0.5:
+                self.behind.act(method, ident, content)
+            raise
+        mood: float = self.chance.random() if method != "GET" else 1
+        if mood < 0.08:
+            return 422, {"error": "refused"}
+        if mood < 0.12:
+            return 500, {"error": "no"}
+        answer: tuple[int, Any] = self.behind.act(method, ident, content)
+        await self.store.turns()
+        if 0.12 < mood < 0.16 and answer[0] < 300:
+            return 500, {"error": "late"}
+        if 0.16 < mood < 0.2 and answer[0] < 300:
+            return 0, b""
+        return answer
+
+
+async def check(seed: int, lives: int, fields: Sequence[str] = TELLING) -> Counter[str]:
+    """So many lives; what happened, counted.
+
+    Raises ``AssertionError`` with the story of a difference.
+    """
+    random.seed(seed)  # what the callers draw from
+    chance = random.Random(seed)
+    story: list[str] = []
+    application: Any = Application(chance, 0.3, story)
+    caller: Any = None
+    crowd = Lives(application, caller, caller, chance=chance, story=story, behind=application)
+    crowd.fields, crowd.whole = tuple(name for name in FIELDS if name in fields), True
+    crowd.at = MemoryStore(), ManualClock(), Keyset.create("test")
+    for number in range(lives):
+        await crowd.live()
+        if number % 4 == 3:
+            await crowd.review()
+        crowd.desk.clock.advance(chance.choice((0, 1, 60_000, 400_000)))
+    for shift in (0, DAY, 9 * DAY):
+        crowd.desk.clock.advance(shift)
+        await crowd.review()
+        await crowd.desk.vault.maintain()
+    await crowd.review()
+    return crowd.counts
+
+
+def main(seed: int, lives: int, *fields: str) -> None:
+    """Check that seed and those behind it, until one fails."""
+    logs.configure(logs.Style("error"))
+    failed = 0
+    for one in range(seed, seed + lives):
+        try:
+            counts = asyncio.run(check(one, 12, fields or TELLING))
+        except AssertionError as error:
+            failed += 1
+            print(f"seed {one}: {str(error)[:3000]}", flush=True)
+        else:
+            print(f"seed {one}: {counts.total()} answers", flush=True)
+    print(f"{failed} failed")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
