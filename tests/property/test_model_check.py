@@ -4,6 +4,7 @@ share of what is tried by hand.
 
 import pytest
 
+from tests.support import lifecheck
 from tests.support.effort import rounds
 from tests.support.modelcheck import check
 
@@ -29,3 +30,12 @@ async def test_nobody_can_tell_whether_the_proxy_is_there(seed: int, hosted: boo
     }
     assert tried <= counts.keys()
     assert counts["compared"] > SHARE
+
+
+@pytest.mark.parametrize("seed", range(1, 1 + rounds(3)))
+async def test_callers_at_once_see_what_they_wrote_whenever_the_process_is_killed(
+    seed: int,
+) -> None:
+    """Creates are answered with ids that are known, while others change those records."""
+    counts = await lifecheck.check(seed, 8)
+    assert {"POST 201", "POST 422", "PUT 200", "PUT 502", "GET 200"} <= counts.keys()

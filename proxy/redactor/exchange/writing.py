@@ -132,8 +132,6 @@ class Writing:
 
     def all_tokens(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
         """The same of all objects."""
-        if len(items) == 1:
-            return [self.tokens(0, items[0])]
         return [self.tokens(index, item) for index, item in enumerate(items)]
 
     def certain(self, loose: bool) -> set[str] | None:
@@ -257,7 +255,7 @@ class Writing:
 
     async def hold(self, names: Sequence[bytes]) -> None:
         """Let other writers of records wait that a create turns out to change, until it ends."""
-        if not (self.locks or self._ended):  # after that, who waits for it may have the lock
+        if not (self.locks or self._ended):  # after that, who waits for it may have them
             await self._lock((), names)
 
     def _keys(self, items: Sequence[BodyObject], ids: Sequence[str]) -> list[str]:
