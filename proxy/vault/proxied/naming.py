@@ -73,7 +73,7 @@ class Displacement(NamedTuple):
 
     #: of a record of the exchange the tokens by field that the answer shows: they tell which of two
     #: values is live
-    shown: Callable[[StagedWrite], Mapping[str, tuple[str, ...]]]
+    tokens_of: Callable[[StagedWrite], Mapping[str, tuple[str, ...]]]
     #: makes other writers of these records wait
     hold: Callable[[Sequence[bytes]], Awaitable[None]]
     own: Mapping[int, StagedWrite]  #: the records of the exchange
@@ -95,7 +95,7 @@ class Displacement(NamedTuple):
             if await collection.store.files(collection.table, [before.row.rid]):
                 continue
             own = self.own.get(home.row.rid) or self.own[before.row.rid]
-            texts = self.shown(own)
+            texts = self.tokens_of(own)
             joined[pair] = joining(collection, before, home, texts)
         return joined
 
