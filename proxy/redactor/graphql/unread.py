@@ -54,6 +54,8 @@ def unread_name(
 ) -> str:
     """The name of a member called like a field in which something stands to which no way leads;
     empty if there is none. ``called``: that of one that the value is in.
+
+    A text where a way goes on may hold anything: servers read JSON in it.
     """
     if () in ways:
         return ""
@@ -69,8 +71,14 @@ def unread_name(
         )
         return next(filter(None, inner_names), "")
     if isinstance(value, list):
-        return next(filter(None, (unread_name(one, [], called, is_protected) for one in value)), "")
-    return "" if value in (None, "", True, False) else called
+        names = (
+            unread_name(one, [] if isinstance(one, dict) else ways, called, is_protected)
+            for one in value
+        )
+        return next(filter(None, names), "")
+    if value in (None, "", True, False):
+        return ""
+    return called or (ways[0][0] if ways else "")
 
 
 def unread_texts(

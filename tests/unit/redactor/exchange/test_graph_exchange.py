@@ -247,6 +247,8 @@ SEARCH = """{match: POST /graphql, graphql: {Query.find: {read: p, arguments: {
         ('{ find(condition: {tags: {contains: "secret"}}) { id } }', {}, Code.VALUE_UNFIT),
         ("query ($w: W) { find(where: $w) { id } }", {"w": {"name_Icontains": "secret"}}, Code.VALUE_UNFIT),
         ("query ($v: S) { find(where: {email: {equals: $v}}) { id } }", {"v": "secret"}, Code.VALUE_UNFIT),
+        ('{ find(filter: "{name: secret}") { id } }', {}, Code.VALUE_UNFIT),
+        ("query ($f: F) { find(filter: $f) { id } }", {"f": ['{"email": {"_eq": "secret"}}']}, Code.VALUE_UNFIT),
         ('{ find(q: "secret") { id } }', {}, Code.SEARCH_REFUSED),
         ("query ($q: S) { find(q: $q) { id } }", {"q": "secret"}, Code.SEARCH_REFUSED),
         ('{ find(sort: ["-name"]) { id } }', {}, Code.SEARCH_REFUSED),

@@ -26,6 +26,10 @@ IS_NAME = named_like(["name"])
         ({"name": {"_null": True, "b": ["", None]}}, [], ""),
         ({"a": "x"}, [], ""),
         ("x", [()], ""),
+        ('{"name": "x"}', [("name", "_eq")], "name"),
+        ({"a": ['{"name": "x"}', [["y"]]]}, [("a", "name")], "name"),
+        ({"a": [None, "", {"b": 1}]}, [("a", "name")], ""),
+        ({"a": "x"}, [("a", "name"), ("a",)], ""),
     ],
 )
 def test_a_value_below_the_name_of_a_field_is_found_unless_a_way_leads_there(value, ways, name):
