@@ -1,6 +1,6 @@
 """Locates what is refused in a document of JSON, for messages and log lines."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -11,8 +11,9 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.coverage import parameter_word
 from proxy.redactor.json.nested import Nested
-from proxy.redactor.json.text import lone_surrogate
-from proxy.redactor.json.walk import DocumentWalk, WalkFrame, WalkSpan, threads_of
+from proxy.redactor.json.text import JOINTS, lone_surrogate
+from proxy.redactor.json.tree import Selectors
+from proxy.redactor.json.walk import DocumentWalk, WalkFrame, WalkSpan
 
 _TEXT = "is ambiguous"
 #: Longest document that is looked through: the walk takes ten times as long as the reading that met
@@ -25,28 +26,22 @@ class _Traced(DocumentWalk):
 
     member: tuple[str | int, ...] | None = None
 
-    def __init__(
-        self, body: bytes, leaves: Sequence[Path], depth: int, *, nested: bool = False
-    ) -> None:
-        super().__init__(body, leaves, depth, nested=nested)
+    def __init__(self, selectors: Selectors, document: tuple[bytes, int], *, nested: bool) -> None:
+        super().__init__(selectors, *document, nested=nested)
         self._suspected: list[tuple[str | int, ...]] = []
 
-    def _here(self) -> tuple[str | int, ...]:
-        return tuple([one.reached if one.is_object else one.count - 1 for one in self._stack])
-
     def _judge(self, frame: WalkFrame, name: str, chosen: bool) -> None:
-        frame.reached = name
         before, self._doubt = self._doubt, ""
         super()._judge(frame, name, chosen)
         if self._doubt:
-            self.member = self._here()
+            self.member = self._way()
         self._doubt = self._doubt or before
 
     def _suspect(self, frame: WalkFrame, name: str, at: int) -> None:
         before = len(self._suspects)
         super()._suspect(frame, name, at)
         if len(self._suspects) > before:
-            self._suspected.append(self._here())
+            self._suspected.append(self._way())
 
     def _misled(self) -> bool:
         for member, (at, name, nested) in zip(self._suspected, self._suspects, strict=True):
@@ -60,35 +55,35 @@ class _Traced(DocumentWalk):
     def _close(self, opened: Iterable[WalkSpan], end: int) -> None:
         selected = [span for span in opened if span.sink is not None]
         if any(lone_surrogate(self.body, span.start, end) for span in selected):
-            self.member = self._here()
+            self.member = self._way()
         super()._close(opened, end)
 
 
 def located(
-    error: VaultError,
-    selectors: tuple[Path | None, Sequence[Path], Sequence[Path]],
-    document: tuple[bytes, int],
-    *,
-    nested: bool,
+    error: VaultError, selectors: Selectors, document: tuple[bytes, int], *, nested: bool
 ) -> VaultError:
     """The refusal of an ambiguous document with the member of the member that makes it so (a JSON
     Pointer); any other error as it is.
 
-    ``selectors``: objects, leaves, anchored; ``document``: with the most levels. Names that are
-    neither those of the selectors nor public are shown as ``{word}``.
+    ``document``: with the most levels. Names that are neither those of the selectors, or nearly,
+    nor public are shown as ``{word}``.
     """
     if error.code is not Code.AMBIGUOUS_JSON or len(document[0]) > _LONGEST:
         return error
-    objects, leaves, anchored = selectors
-    run = _Traced(document[0], leaves, document[1], nested=nested)
+    objects, leaves, anchored, _ = selectors
+    run = _Traced(selectors, document, nested=nested)
     with suppress(VaultError):  # it is told already
-        run.read(threads_of(objects, anchored))
+        run.read()
     if run.member is None:
         return error
     paths = (objects or (), *leaves, *anchored)
-    words = {step.lower() for path in paths for step in path if isinstance(step, str)}
+    names = {step.lower() for path in paths for step in path if isinstance(step, str)}
+    words = names | {name.translate(JOINTS) for name in names}
     steps = [
-        parameter_word(step, words) if isinstance(step, str) else str(step) for step in run.member
+        str(step)
+        if isinstance(step, int) or step.lower().translate(JOINTS) in words
+        else parameter_word(step, words)
+        for step in run.member
     ]
     pointer = "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
     return VaultError(error.code, error.message, (Detail(pointer, _TEXT),))

@@ -8,7 +8,6 @@ empty text, array or object) and a bare true or false may stand anywhere.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -20,8 +19,8 @@ from proxy.redactor.ambiguity import selector_of
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import replace_surrogates
 from proxy.redactor.json.walk import locate
-from proxy.redactor.message import Media, RawHeaders, classify, header
-from proxy.redactor.rules import Operation, PatchKind
+from proxy.redactor.message import Media, RawHeaders, classify, is_patch
+from proxy.redactor.rules import IdSource, Operation, PatchKind
 from proxy.redactor.select import Selection
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -137,12 +136,7 @@ def _object(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
 
 
 def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
-    every = [
-        following
-        for node in nodes
-        for following in (node.each, node if node.item else None)
-        if following
-    ]
+    every = [one for node in nodes for one in (node.each, node if node.item else None) if one]
     if any(following.end for following in every):
         return False
     elements = _ELEMENTS.decode(raw)
@@ -164,6 +158,44 @@ def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
 #: What holds no value of anyone.
 _NO_FIELDS: Final = frozenset({b"null", b"true", b"false", b'""', b"[]", b"{}"})
 
+#: Stands in a place where the objects are: an array there means each of its elements.
+OBJECT: Final = None
+#: Stands at the end of a place that passes, with all that is beneath it.
+PASSED: Final = -1
+#: A place that a rule names, from the root of the body.
+Selector = tuple[str | int | PathStep | None, ...]
+
+
+def named_places(operation: Operation) -> Iterator[Selector]:
+    """The places that an operation names in a request's body of JSON."""
+    body, ident, search = operation.request.body, operation.id, operation.request.search
+    objects = None if body is None else body.objects
+    if body is not None:
+        inside = [*body.fields.values()]
+        inside += [one.path for one in body.texts if one.source == "object"]
+        if objects is not None:
+            yield from ((*objects, OBJECT, *path) for path in inside)
+        yield from body.anchored.values()
+        yield from (one.path for one in body.texts if one.source == "root")
+    if ident is not None and ident.source is IdSource.BODY:
+        rooted = ident.absolute or objects is None
+        yield ident.path if rooted else (*(objects or ()), OBJECT, *ident.path)
+    if search is not None:
+        yield from (path for path, _ in search.values)
+    yield from ((*path, PASSED) for path in operation.request.passed.values)
+
+
+def spared_paths(operation: Operation) -> list[Path]:
+    """The places that may be called nearly as others are: those that are named or let pass, and
+    those of conditions. Where the objects are, each in an array of them as well.
+    """
+    spared: list[Path] = [one.path for one in operation.when if one.path]
+    for named in named_places(operation):
+        for array in ((), (PathStep.EACH,)) if OBJECT in named else ((),):
+            steps = ((step,) if step is not OBJECT else array for step in named if step != PASSED)
+            spared.append(sum(steps, ()))
+    return spared
+
 
 class Unnamed:
     """Looks for an entity's fields in bodies that its operation says nothing about.
@@ -180,9 +212,13 @@ class Unnamed:
         named = [tuple(filter(None, pieces(name))) for name in _parameters(operation)]
         places = list(dict.fromkeys((*fields, *filter(None, named))))
         self._anywhere = Selection(
-            None, (), [(PathStep.DEEP, *path) for path in places], nested=True
+            *(None, (), [(PathStep.DEEP, *path) for path in places]),
+            nested=True,
+            spared=spared_paths(operation),
         )
-        self._names = {form.loosely(name) for name in _last_names(places)}
+        names = ([step for step in path if isinstance(step, str)] for path in places)
+        #: of each path the last: a form member is called so, or ends so in brackets
+        self._names = {form.loosely(name) for some in names for name in some[-1:]}
 
     def refuse(self, headers: RawHeaders, body: bytes) -> None:
         """Raise ``VaultError`` unless the body is JSON or a form that carries no field of the
@@ -273,37 +309,16 @@ def _parameters(operation: Operation) -> Iterator[str]:
         yield from (name for name, one in search.query.items() if not one.passes)
 
 
-def _last_names(places: Iterable[Path]) -> Iterable[str]:
-    """The last name of each path: a form member is called so, or ends so in brackets."""
-    for path in places:
-        names = [step for step in path if isinstance(step, str)]
-        yield from names[-1:]
-
-
-# Bodies with changes instead of values (JSON Patch, SCIM PATCH), if the rule does not expect them.
-# The path next to a value names its field, so the selectors of an object find nothing in them and
-# every value would pass.
-
-_TYPES: Final = re.compile(rb"(?i)\s*[^;,]*json-patch")
 _OPERATION: Final = re.compile(rb'"op(?:eration)?s?"\s*:', re.IGNORECASE)
 _POINTING: Final = re.compile(rb'"(?:path|from|value)"\s*:', re.IGNORECASE)
-
-
-@lru_cache(maxsize=256)
-def _is_patch(declared: bytes | None) -> bool:
-    return declared is not None and _TYPES.match(declared) is not None
-
-
-def is_patch(headers: RawHeaders) -> bool:
-    """Whether a body is a patch document by its type."""
-    return _is_patch(header(headers, b"content-type"))
 
 
 def refuse_patch(
     operation: Operation, headers: RawHeaders, body: bytes, *, understood: bool
 ) -> None:
     """Raise ``VaultError(UNREADABLE_BODY)`` when the JSON body of a matched request is a patch
-    document and the rule says nothing of such.
+    document and the rule says nothing of such: the path next to a value names its field, so every
+    value would pass.
 
     By its type it always is. ``understood``: the rule found protected places in it; where it found
     none, a body that looks like a list of operations is taken for one as well, because applications

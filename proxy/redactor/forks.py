@@ -16,7 +16,7 @@ from typing import Final
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, Value
 from proxy.redactor import form
-from proxy.redactor.checks import Outline
+from proxy.redactor.checks import Outline, spared_paths
 from proxy.redactor.json.text import fold_all, fold_name, is_utf8
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify
@@ -46,7 +46,9 @@ class Fork:
                 (value, frozenset((fold_name(value.text).strip(),))) for value in one.values
             )
         self._paths = tuple(name for _, name in self._values if isinstance(name, tuple))
-        self._selection = Selection(None, (), self._paths, nested=True)
+        operations = [one for one in self.branches if isinstance(one, Operation)]
+        self._spared = [path for one in operations for path in spared_paths(one)]
+        self._selection = Selection(None, (), self._paths, nested=True, spared=self._spared)
         self._outline = Outline(None, (), self._paths)
         self._members = self._names(ConditionSource.FORM)
         self._parameters = {name: name for name in self._names(ConditionSource.QUERY)}
@@ -208,7 +210,8 @@ class Fork:
                 if member.name in self._parameters:
                     yield member.name, form.read_form_value(body[member.start : member.end])
             return
-        selection = Selection(None, (), [(name,) for name in names], nested=True)
+        paths = [(name,) for name in names]
+        selection = Selection(None, (), paths, nested=True, spared=self._spared)
         for leaf in selection.find(body, self._limits.json_depth).anchored:
             value = read_json_value(body[leaf.start : leaf.end])
             if value is not None:

@@ -310,3 +310,17 @@ def numeric_id(text: str) -> str | None:
     except ValueError:
         return None
     return None if plainly == text else plainly
+
+
+#: A patch document by its type.
+_PATCH_TYPES: Final = re.compile(rb"(?i)\s*[^;,]*json-patch")
+
+
+@lru_cache(maxsize=256)
+def _is_patch(declared: bytes | None) -> bool:
+    return declared is not None and _PATCH_TYPES.match(declared) is not None
+
+
+def is_patch(headers: RawHeaders) -> bool:
+    """Whether a body is a patch document by its type."""
+    return _is_patch(header(headers, b"content-type"))

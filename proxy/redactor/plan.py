@@ -13,7 +13,7 @@ from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
-from proxy.redactor.checks import Emptied, Outline, Unnamed, UnnamedInMessage
+from proxy.redactor.checks import Emptied, Outline, Unnamed, UnnamedInMessage, spared_paths
 from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
@@ -77,9 +77,7 @@ class OperationPlan:
 def make_plan(operation: Operation) -> OperationPlan:
     """Compile an operation; the selectors were checked when the rules were loaded."""
     answer_id = operation.response.id if operation.response.id is not None else None
-    request = body_plan(operation.request.body, operation.id, request=True)
-    if request is not None:
-        request = replace(request, passed=operation.request.passed)
+    request = body_plan(operation.request.body, operation.id, of=operation)
     if (
         request is not None
         and operation.verb is Verb.UPDATE
@@ -104,9 +102,12 @@ def _names_no_body(operation: Operation) -> bool:
 
 
 def body_plan(
-    spots: BodyPlace | None, ident: IdPlace | None, *, request: bool = False
+    spots: BodyPlace | None, ident: IdPlace | None, *, of: Operation | None = None
 ) -> BodyPlan | None:
-    """The plan of one direction; ``None`` when neither a field nor an id is in the body."""
+    """The plan of one direction; ``None`` when neither a field nor an id is in the body.
+
+    ``of``: the operation whose request it is; without, it is an answer.
+    """
     in_body = ident is not None and ident.source is IdSource.BODY
     in_form = ident is not None and ident.source is IdSource.FORM
     if spots is None and not in_body and not in_form:
@@ -133,9 +134,11 @@ def body_plan(
             leaves.append(ident.path)
     json_expected = in_body or bool(anchored) or (spots is not None and spots.objects is not None)
     objects = spots.objects if spots else None
-    selection = Selection(objects, leaves, anchored, nested=request) if json_expected else None
+    strict = of is not None
+    spared = spared_paths(of) if of is not None else ()
+    selection = Selection(objects, leaves, anchored, nested=strict, spared=spared)
     return BodyPlan(
-        selection,
+        selection if json_expected else None,
         tuple(fields),
         tuple(anchored_fields),
         id_leaf,
@@ -149,7 +152,8 @@ def body_plan(
         _member(ident),
         _named(spots, ident),
         _outline(spots),
-        texts={name: TextPlan(one, strict=request) for name, one in texts.items()},
+        passed=PassPlaces() if of is None else of.request.passed,
+        texts={name: TextPlan(one, strict=strict) for name, one in texts.items()},
     )
 
 

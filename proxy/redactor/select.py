@@ -4,9 +4,9 @@ A selection is made when rules load and used for every message. It compiles on f
 selections share the result.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain
+from itertools import accumulate
 
 import msgspec
 
@@ -18,7 +18,6 @@ from proxy.redactor.json.arrays import PATTERN_DEPTH, PATTERN_LIMIT, AlikeObject
 from proxy.redactor.json.fast import OBJECT_DECODER, FastRun
 from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
 from proxy.redactor.json.native import FoundLeaves, find_leaves
-from proxy.redactor.json.nested import Nested, Way
 from proxy.redactor.json.text import (
     depth_fits,
     escapes,
@@ -35,6 +34,7 @@ from proxy.redactor.json.tree import (
     LeafLayouts,
     Located,
     PathNode,
+    Selectors,
     TreeSelection,
     Undecided,
     Unsuitable,
@@ -64,7 +64,7 @@ class Selection:
     may choose several. Of leaves that lie inside each other only the outermost is found.
     """
 
-    __slots__ = ("_anchored", "_compiled", "_leaves", "_levels", "_nested", "_objects")
+    __slots__ = ("_compiled", "_levels", "_nested", "_selectors")
 
     def __init__(
         self,
@@ -73,11 +73,13 @@ class Selection:
         anchored: Sequence[Path] = (),
         *,
         nested: bool = False,
+        spared: Iterable[Path] = (),
     ) -> None:
-        """``nested``: names such as ``address.street`` spell a place, too, as for requests."""
-        self._objects = objects
-        self._leaves = tuple(leaves)
-        self._anchored = tuple(anchored)
+        """``nested``: names such as ``address.street`` spell a place, too, and so do names that
+        servers translate, as for requests; ``spared``: places from the root that may be called so.
+        """
+        others = tuple(dict.fromkeys(spared))
+        self._selectors = (objects, tuple(leaves), tuple(anchored), others)
         self._nested = nested
         self._levels: FastSelector | None = None
         self._compiled = False
@@ -90,7 +92,7 @@ class Selection:
 
     def _compile(self) -> None:
         if not self._compiled:
-            self._levels = _compile(self._objects, self._leaves, self._anchored, self._nested)
+            self._levels = _compile(self._selectors, self._nested)
             self._compiled = True
 
     def find(self, body: bytes, depth: int = 64) -> TreeSelection:
@@ -99,15 +101,14 @@ class Selection:
         The whole document is validated. Raises ``VaultError``, never with content in its text:
         MALFORMED_JSON, UNREADABLE_BODY (not UTF-8), TOO_LARGE (nests deeper than ``depth``),
         AMBIGUOUS_JSON (a name on a selected path twice, or different only in letter case; with
-        ``nested``, one that spells out the path to a place; half of a surrogate pair in a selected
-        value or beside a selected name; data after the document).
+        ``nested``, one that spells out the path to a place, or differs in signs only; half of a
+        surrogate pair in a selected value or beside a selected name; data after the document).
         """
         try:
             return self._selected(body, depth)
         except VaultError as error:
             fault = error  # raised outside of here, so that it is nobody's context
-        selectors, document = (self._objects, self._leaves, self._anchored), (body, depth)
-        raise located(fault, selectors, document, nested=self._nested)
+        raise located(fault, self._selectors, (body, depth), nested=self._nested)
 
     def _selected(self, body: bytes, depth: int) -> TreeSelection:
         if not self._compiled:
@@ -120,8 +121,9 @@ class Selection:
             # Most bodies that come here are no JSON, and this pass tells so at a fraction of the
             # other's time.
             walk(None, (), (), body, depth)
-        find = walk_nested if self._nested else walk
-        return find(self._objects, self._leaves, self._anchored, body, depth)
+        if self._nested:
+            return walk_nested(self._selectors, body, depth)
+        return walk(*self._selectors[:3], body, depth)
 
     def has_few_members(self, body: bytes) -> bool:
         """Whether a body is the one selected object, and has few members however much they hold."""
@@ -165,20 +167,14 @@ class _ArrayRun(FastRun):
 class FastSelector:
     """Selectors as two trees: one from the document's root, one from each selected object."""
 
-    def __init__(
-        self,
-        objects: Path | None,
-        leaves: Sequence[Path],
-        anchored: Sequence[Path],
-        *,
-        nested: bool = False,
-    ) -> None:
+    def __init__(self, selectors: Selectors, *, nested: bool = False) -> None:
         """``Unsuitable`` when a step needs the walker, or when selected places may lie inside each
         other.
 
         ``nested``: a name that writes out the way to a place is another spelling of it, and makes a
-        document ambiguous.
+        document ambiguous, as does one that differs in signs only.
         """
+        objects, leaves, anchored, _ = selectors
         self.root = PathNode()
         self.item = PathNode()
         for number, path in enumerate(leaves):
@@ -195,7 +191,7 @@ class FastSelector:
         check_tree(self.root)
         check_tree(self.item)
         if nested:
-            self._watch(objects, leaves, anchored)
+            watch(self.root, self.item, selectors)
         self._layouts = LeafLayouts(self.item)
         leaves_of_item = {name: child.leaf for name, child in self.item.names.items()}
         #: for objects whose members are the places: most rules are no more than that
@@ -213,20 +209,6 @@ class FastSelector:
             for step in path
             if isinstance(step, str)
         )
-
-    def _watch(
-        self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path]
-    ) -> None:
-        ways: dict[PathNode, list[Way]] = {}
-        laid = [watch(self.item, path) for path in leaves] + [
-            watch(self.root, path) for path in anchored
-        ]
-        for node, further in chain(
-            *laid, watch(self.root, objects, leaves) if objects is not None else ()
-        ):
-            ways.setdefault(node, []).extend(further)
-        for node, paths in ways.items():
-            node.nested = Nested(paths)
 
     def find(self, body: bytes, depth: int) -> TreeSelection:
         """Return the selected values of a document.
@@ -376,11 +358,9 @@ def _leaves(selection: TreeSelection) -> Iterator[Leaf]:
 
 
 @lru_cache(maxsize=_COMPILED)
-def _compile(
-    objects: Path | None, leaves: tuple[Path, ...], anchored: tuple[Path, ...], nested: bool
-) -> FastSelector | None:
+def _compile(selectors: Selectors, nested: bool) -> FastSelector | None:
     """The fast path of these selectors, or ``None`` where they need the walker."""
     try:
-        return FastSelector(objects, leaves, anchored, nested=nested)
+        return FastSelector(selectors, nested=nested)
     except Unsuitable:
         return None

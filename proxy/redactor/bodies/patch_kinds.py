@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path
-from proxy.redactor.json.text import fold_name
+from proxy.redactor.json.text import fold_name, loose_name
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.json.walk import locate, walk
 from proxy.redactor.rules import PatchKind
@@ -202,14 +202,14 @@ def _check_filter(
         at = match.end()
         word = match["word"]
         if word is not None and word.lower() not in _WORDS:
-            attributes.add(fold_name(re.split(r"[.:]", word)[-1]))
-            attributes.update(fold_name(piece) for piece in re.split(r"[.:]", word))
-    folded = [fold_name(step) for step in along]
+            attributes.add(loose_name(re.split(r"[.:]", word)[-1]))
+            attributes.update(loose_name(piece) for piece in re.split(r"[.:]", word))
+    folded = [loose_name(step) for step in along]
     for path in paths:
         head, rest = path[: len(along)], path[len(along) :]
-        if [fold_name(str(step)) for step in head] != folded:
+        if [loose_name(str(step)) for step in head] != folded:
             continue
-        names = {fold_name(step) for step in rest if isinstance(step, str)}
+        names = {loose_name(step) for step in rest if isinstance(step, str)}
         if not names or names & attributes:
             raise refusal("has a filter on a protected value")
 

@@ -20,7 +20,7 @@ from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor.bodies.patch_kinds import CHANGES, PatchAct, PatchChange
 from proxy.redactor.checks import Emptied, Outline
 from proxy.redactor.json.nested import pieces
-from proxy.redactor.json.text import fold_name, without_format
+from proxy.redactor.json.text import fold_name, loose_name, without_format
 from proxy.redactor.json.tree import Leaf, read_json_value
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot
@@ -149,9 +149,9 @@ class PatchReader:
         steps, followed = _loosely(frame.steps), {way for way, _ in frame.ways}
         schema = ":".join(frame.steps)
         in_schema = _SCHEMA.match(schema) is not None
+        named = [self._names[way] for way in followed]
         if (steps or not in_schema) and any(
-            number not in followed and all(map(eq, steps, names))
-            for number, names in enumerate(self._names)
+            names not in named and all(map(eq, steps, names)) for names in self._names
         ):
             raise self._unclear("has a path that some applications take for that of a place")
         whole = in_schema and len(frame.steps) < 3 and not _ATTRIBUTE_OF.fullmatch(schema)
@@ -237,13 +237,13 @@ class PatchReader:
 
 def _loosely(steps: Sequence[str]) -> list[str]:
     """Steps as the most forgiving applications read them: without the schema in front, elements,
-    escapes and quotes, and each in its pieces.
+    escapes, quotes and other signs, and each in its pieces.
     """
     if steps and _SCHEMA.match(steps[0]):
         steps = steps[1:]
     cleaned = (_SIGNS.sub("", without_format(unquote(step))) for step in steps)
     several = (pieces(step) or [step] for step in cleaned if not _SKIPPED.fullmatch(step))
-    return [fold_name(one) for some in several for one in some if not _SKIPPED.fullmatch(one)]
+    return [loose_name(one) for some in several for one in some if not _SKIPPED.fullmatch(one)]
 
 
 def _holds_operator(ahead: Iterable[Sequence[str]], value: object, *, within: bool) -> bool:
@@ -258,7 +258,7 @@ def _holds_operator(ahead: Iterable[Sequence[str]], value: object, *, within: bo
         nothing = value is None or isinstance(value, bool) or value == ""
         return within and bool(ahead) and not nothing
     for name, one in value:
-        along = [names[1:] for names in ahead if names[0] == fold_name(name)]
+        along = [names[1:] for names in ahead if names[0] == loose_name(name)]
         operator = name.startswith("$") and not along
         if within and [] in along:
             return True

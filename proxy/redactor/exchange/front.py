@@ -18,7 +18,6 @@ from proxy.clock import Clock
 from proxy.errors import Code, VaultError
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
-from proxy.redactor.checks import is_patch
 from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.exchange.answer_scan import wants_body
 from proxy.redactor.exchange.front_straight import FrontPlan, FrontWritePlan
@@ -61,7 +60,7 @@ from proxy.redactor.exchange.wire import (
     Redacted,
     Settle,
 )
-from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
+from proxy.redactor.message import RawHeaders, Request, Response, Timing, header, is_patch
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome
 from proxy.redactor.rules import Endpoint, Match, RuleSet, Verb
 from proxy.redactor.views import View

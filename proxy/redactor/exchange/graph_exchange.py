@@ -1,6 +1,7 @@
 """A GraphQL request and its answer: an exchange for each of its fields that a rule names."""
 
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,6 @@ from proxy.redactor.exchange.event_stream import (
 )
 from proxy.redactor.exchange.parts_exchange import each_ended
 from proxy.redactor.exchange.settle import settle_unshown
-from proxy.redactor.exchange.unnamed_members import refuse_misspelt
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graphql.address import address_with, takes_several
@@ -247,14 +247,10 @@ class GraphExchange:
         return uncoded(sent) if self._fields and takes_several(whole) else sent
 
     def _read(self, request: Request) -> list[RequestedField]:
-        try:
+        with suppress(msgspec.DecodeError):  # the error may hold a part of the text
             requested = self._reader.read(request)
             for one in requested:
-                operation = one.use.field.operation
-                refuse_misspelt(operation.label, one.body, self._arguments.places[id(operation)])
-        except msgspec.DecodeError:
-            pass  # the error may hold a part of the text
-        else:
+                msgspec.json.decode(one.body)  # as others do later
             return requested
         raise VaultError(Code.BAD_REQUEST, "A variable holds a number that is out of range.")
 

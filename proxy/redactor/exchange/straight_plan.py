@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from proxy.model.schema import Value
-from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.matcher import is_plain_operation
 from proxy.redactor.exchange.straight_exchange import (
@@ -20,7 +19,7 @@ from proxy.redactor.exchange.straight_exchange import (
 from proxy.redactor.guard import BodyCutter, CutBody
 from proxy.redactor.json.native import native_code
 from proxy.redactor.json.tree import encode_text
-from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
+from proxy.redactor.message import RawHeaders, Request, canonical_uuid, is_patch, numeric_id
 from proxy.redactor.rules import (
     Absent,
     Match,

@@ -14,10 +14,10 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.bodies.patch_kinds import CHANGES
+from proxy.redactor.checks import OBJECT, PASSED, Selector
 from proxy.redactor.coverage import suspected
 from proxy.redactor.json.text import fold_name
-from proxy.redactor.rules import IdSource, Operation, PatchKind
-from proxy.redactor.search.field_words import field_word
+from proxy.redactor.rules import Operation, PatchKind
 
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 #: Characters of a name and of a value that are looked at.
@@ -71,38 +71,6 @@ EVENTS: Final = {
 
 #: A step of a patch that is an element of an array (RFC 6901).
 _ELEMENT_STEP: Final = re.compile(r"0|[1-9][0-9]*|-")
-#: Stands in a place where the objects are: an array there means each of its elements.
-_OBJECT: Final = None
-
-#: Nothing that a member could give away.
-_NO_VALUES: Final[tuple[object, ...]] = (None, "", True, False, [], {})
-
-#: Stands at the end of a place that passes, with all that is beneath it.
-_PASSED: Final = -1
-
-#: A place that a rule names, from the root of the body.
-Selector = tuple[str | int | PathStep | None, ...]
-
-
-def named_places(operation: Operation) -> Iterator[Selector]:
-    """The places that an operation names in a request's body of JSON."""
-    body, ident, search = operation.request.body, operation.id, operation.request.search
-    objects = None if body is None else body.objects
-    if body is not None:
-        inside = [
-            *body.fields.values(),
-            *(one.path for one in body.texts if one.source == "object"),
-        ]
-        if objects is not None:
-            yield from ((*objects, _OBJECT, *path) for path in inside)
-        yield from body.anchored.values()
-        yield from (one.path for one in body.texts if one.source == "root")
-    if ident is not None and ident.source is IdSource.BODY:
-        rooted = ident.absolute or objects is None
-        yield ident.path if rooted else (*(objects or ()), _OBJECT, *ident.path)
-    if search is not None:
-        yield from (path for path, _ in search.values)
-    yield from ((*path, _PASSED) for path in operation.request.passed.values)
 
 
 def suspected_members(
@@ -119,9 +87,9 @@ def suspected_members(
     while nodes and left and texts:
         left -= 1
         path, value, leading = nodes.popleft()
-        if any(selector == (_PASSED,) for selector in leading):
+        if any(selector == (PASSED,) for selector in leading):
             continue
-        if any(not selector or selector == (_OBJECT,) for selector in leading):
+        if any(not selector or selector == (OBJECT,) for selector in leading):
             named = True
         elif isinstance(value, dict):
             for name, one in islice(value.items(), _NODES):
@@ -136,45 +104,6 @@ def suspected_members(
             if kinds := suspected(f'"{name[:SIGNS]}": "{value[:SIGNS]}"'):
                 met[path] = list(dict.fromkeys((*met.get(path, ()), *kinds)))
     return met, named
-
-
-def refuse_misspelt(label: str, body: bytes, places: Sequence[Selector]) -> None:
-    """Raise ``VaultError`` where a member with a value differs from a named one only in signs and
-    letter case: ``birthDate`` for ``birth_date``, which servers of GraphQL translate.
-    """
-    if name := _misspelt(msgspec.json.decode(body), places):
-        raise VaultError(
-            Code.AMBIGUOUS_JSON,
-            f"The request matches {label}, and its object has a member '{name}' that "
-            "differs from one that the rule names only in letter case or signs: name it with at "
-            "or under values with pass: true.",
-        )
-
-
-def _misspelt(document: Any, places: Sequence[Selector]) -> str:
-    nodes: list[tuple[Any, Sequence[Selector]]] = [(document, places)]
-    while nodes:
-        value, leading = nodes.pop()
-        name: str
-        if isinstance(value, list):
-            nodes += ((one, list(_below(leading, index))) for index, one in enumerate(value))
-            continue
-        words = {field_word(step) for step in _next_names(leading)}
-        for name, inner in value.items() if isinstance(value, dict) else ():
-            if below := list(_below(leading, name)):
-                nodes.append((inner, below))
-            elif field_word(name) in words and inner not in _NO_VALUES:
-                return name
-    return ""
-
-
-def _next_names(places: Iterable[Selector]) -> Iterator[str]:
-    """The names of members by which places go on."""
-    for first, *rest in filter(None, places):
-        if isinstance(first, str):
-            yield first
-        elif first is _OBJECT:
-            yield from _next_names([tuple(rest)])
 
 
 class PatchedMembers:
@@ -226,9 +155,9 @@ def _below(places: Sequence[Selector], step: str | int) -> Iterator[Selector]:
         if first is PathStep.DEEP:
             yield selector
             yield from _below((rest,), step)
-        elif first is _OBJECT and isinstance(step, int):
+        elif first is OBJECT and isinstance(step, int):
             yield selector
-        elif first is _OBJECT:
+        elif first is OBJECT:
             yield from _below((rest,), step)
         elif first == step or isinstance(first, PathStep):
             yield rest

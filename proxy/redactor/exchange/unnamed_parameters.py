@@ -26,21 +26,19 @@ import msgspec
 from proxy.errors import VaultError
 from proxy.model.schema import Path
 from proxy.redactor.bodies.uploads import UPLOADS, upload_members
-from proxy.redactor.checks import is_patch
+from proxy.redactor.checks import Selector, named_places
 from proxy.redactor.coverage import parameter_word, suspected
 from proxy.redactor.exchange.unnamed_members import (
     EVENTS,
     PUBLIC_MEMBERS,
     SIGNS,
     PatchedMembers,
-    Selector,
-    named_places,
     suspected_arguments,
     suspected_members,
 )
 from proxy.redactor.form import pattern_matches
 from proxy.redactor.graphql.requests import GraphReader
-from proxy.redactor.message import Media, Request, classify
+from proxy.redactor.message import Media, Request, classify, is_patch
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.plan import BodyPlan
 from proxy.redactor.rules import IdSource, Operation, PatchKind, Verb

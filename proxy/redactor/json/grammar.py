@@ -8,7 +8,7 @@ keeps memory for each round, and its possessive form is broken before Python 3.1
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from proxy.errors import Code, VaultError
@@ -137,24 +137,22 @@ def run_of_scalars(text: bytes, at: int) -> int:
 def dull(
     names: frozenset[str], *, escapes: bool, heads: frozenset[str] = frozenset()
 ) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Patterns for runs of members, and of elements, in which none of these folded names can stand.
+    """Patterns for runs of members, and of elements, in which none of these loose names can stand.
 
     They skip simple values and names of plain ASCII: names that a reader may confuse with a
     selected one are left to be examined. ``escapes``: there are some in the text, so an underscore
     may be one. ``heads``: so are names with separators in them that contain one of these.
     """
-    escaped = [re.escape(name) for name in sorted(names) if name.isascii()]
-    watched = rb"(?! *+(?i:" + "|".join(escaped).encode() + rb') *")' if escaped else b""
+    watched = rb"(?![ _-]*+(?i:" + _spellings(names) + rb')[ _-]*+")' if names else b""
     chars = rb'[^"\\\x00-\x1f\x80-\xff' + b"_" * escapes
     text = chars + rb"]*+"
     if heads:
-        within = "|".join(re.escape(head) for head in sorted(heads) if head.isascii()).encode()
         text = (
             rb"(?:"
             + chars
-            + rb'./>\[\]]*+(?=")|(?!(?:[^"]*[./>\[\]\'$ :])?(?i:'
-            + within
-            + rb")[./\[\]\-'\" :])"
+            + rb'./>\[\]]*+(?=")|(?!(?:[^"]*[./>\[\]\'$ :])?[_-]*+(?i:'
+            + _spellings(heads)
+            + rb")[_-]*+[./\[\]>'\" :])"
             + text
             + rb")"
         )
@@ -166,6 +164,13 @@ def dull(
     return re.compile(rb"(?:" + _COMMA + key + value + rb"){0,500}"), re.compile(
         rb"(?:" + _COMMA + value + rb"){0,500}"
     )
+
+
+def _spellings(names: Iterable[str]) -> bytes:
+    """A pattern of loose names with signs between their letters."""
+    return "|".join(
+        "[_-]*+".join(map(re.escape, name)) for name in sorted(names) if name.isascii()
+    ).encode()
 
 
 def _holding(value: bytes, key: bytes) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from proxy.model.schema import Path, PathStep
-from proxy.redactor.json.text import fold_all, fold_name, replace_surrogates
+from proxy.redactor.json.text import JOINTS, fold_all, loose_name, replace_surrogates
 
 #: What separates the pieces of a name: dots, brackets, slashes (JSON Pointer, Firebase), arrows
 #: (Laravel).
@@ -50,7 +50,7 @@ class _Elements:
 
 _SPREAD: Final = _Elements()
 
-#: A path in pieces, letter case ignored: names, numbers, steps.
+#: A path in pieces, letter case and signs ignored: names, numbers, steps.
 Way = tuple[Any, ...]
 
 
@@ -84,8 +84,22 @@ def pieces(name: str) -> list[str]:
 
 
 def first_piece(name: str) -> str:
-    """The folded first step that a name of a rule writes out: itself, nearly always."""
-    return fold_name(next(iter(pieces(name)), name)) if is_nested(name) else fold_name(name)
+    """The loose first step that a name of a rule writes out: itself, nearly always."""
+    return loose_name(next(iter(pieces(name)), name)) if is_nested(name) else loose_name(name)
+
+
+def selects(path: Path, way: Iterable[str | int]) -> bool:
+    """Whether a selector selects what stands at a way of members and elements."""
+    reached = {0}
+    for step in way:
+        live = {at for at in reached if at < len(path)}
+        live |= {at + 1 for at in live if path[at] is PathStep.DEEP}
+        reached = {
+            at + (path[at] is not PathStep.DEEP)
+            for at in live
+            if isinstance(path[at], PathStep) or path[at] == step
+        }
+    return len(path) in reached
 
 
 def onward(path: Path, leaves: Sequence[Path] | None) -> list[Way]:
@@ -149,7 +163,8 @@ class Nested:
 
     def may_lead(self, text: str) -> bool:
         """Whether one of these names, on a line each, begins like a way to a place."""
-        return self._heads.search(fold_all(text)) is not None
+        spelled = fold_all(text).replace("->", ">").translate(JOINTS)
+        return self._heads.search(spelled) is not None
 
     def _lead(self, name: str) -> _Lead:
         lead = self._leads.get(name)
@@ -168,18 +183,19 @@ class Nested:
 
 def _head(one: Way) -> tuple[bool, str]:
     """The first name of a way, ``""`` where it has none, and whether a name must begin with it."""
-    return isinstance(one[0], str), next((step for step in one if isinstance(step, str)), "")
+    head = next((step for step in one if isinstance(step, str)), "")
+    return (isinstance(one[0], str), head) if head.translate(JOINTS) else (False, "")
 
 
 @lru_cache(maxsize=4096)
 def _holding(heads: frozenset[tuple[bool, str]]) -> re.Pattern[str]:
-    """Finds one of these pieces, at the beginning or anywhere, in folded names on a line each."""
+    """Finds one of these pieces, at the beginning or anywhere, in loose names on a line each."""
     first, anywhere = (
         "|".join(re.escape(head) for begins, head in heads if begins is where)
         for where in (True, False)
     )
-    patterns = [rf"^[.\[\]/>'\"$ ]*(?:{first})(?=[.\[\]/\-'\" :\0]|$)"] * bool(first)
-    patterns += [rf"(?:^|[.\[\]/>'\"$ :])(?:{anywhere})(?=[.\[\]/\-'\" :\0]|$)"] * bool(anywhere)
+    patterns = [rf"^[.\[\]/>'\"$ ]*(?:{first})(?=[.\[\]/>'\" :\0]|$)"] * bool(first)
+    patterns += [rf"(?:^|[.\[\]/>'\"$ :])(?:{anywhere})(?=[.\[\]/>'\" :\0]|$)"] * bool(anywhere)
     return re.compile("" if (False, "") in heads else "|".join(patterns) or "(?!)", re.MULTILINE)
 
 
@@ -193,8 +209,8 @@ def _way(path: Iterable[object]) -> Way:
     steps: list[object] = []
     for step in path:
         written = pieces(step) if isinstance(step, str) and is_nested(step) else []
-        steps += [fold_name(piece) for piece in written] or [
-            fold_name(step) if isinstance(step, str) else step
+        steps += [loose_name(piece) for piece in written] or [
+            loose_name(step) if isinstance(step, str) else step
         ]
     return tuple(steps)
 
@@ -261,7 +277,7 @@ def _taken(one: Way, at: int, step: str) -> Iterable[int]:
     elif isinstance(expected, int):
         if _is_index(step) and (not step.isdecimal() or int(step) == expected):
             yield at + 1
-    elif expected == fold_name(step):
+    elif expected == loose_name(step):
         yield at + 1
 
 

@@ -39,6 +39,16 @@ def fold_name(name: str) -> str:
     return name.partition("\0")[0].translate(_DOTTED).casefold()
 
 
+#: What servers leave out or put in where they translate names: ``birthDate``, ``birth_date``.
+JOINTS = str.maketrans("", "", "_-")
+
+
+def loose_name(name: str) -> str:
+    """Fold a name as readers do that translate names, too: no ``_`` and ``-``."""
+    folded = fold_name(name).strip()
+    return folded.translate(JOINTS) or folded
+
+
 def fold_all(names: str) -> str:
     """``fold`` of a text of several names, in which NUL ends nothing."""
     return names.translate(_DOTTED).casefold()

@@ -4,7 +4,7 @@ Only names, element numbers and ``[*]``, and only places that cannot lie inside 
 that leaves out is ``Unsuitable`` and goes to the walker.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -13,12 +13,17 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor.json.native import Layout
 from proxy.redactor.json.nested import MOST_NAMES, Nested, Way, onward
-from proxy.redactor.json.text import fold_name, needle
+from proxy.redactor.json.text import fold_name, loose_name, needle
 
 #: Why a document is ambiguous.
 TWICE = "a member name occurs twice"
 LETTER_CASE = (
     "a member name differs from the expected one only in letter case or white space around it"
+)
+MISSPELT = (
+    "a member name differs from the expected one only in the signs _ and -, or in letter case "
+    "without them, as in birthDate and birth_date; if the application has both, name the other in "
+    "the rule, too, or write pass: true for its place under values"
 )
 NESTED = "a member name writes out the way to an expected member, by dots, brackets or slashes"
 HALF_PAIR = "a selected value holds half of a surrogate pair"
@@ -44,6 +49,10 @@ class Unsuitable(Exception):
     """These selectors need the walker for every document."""
 
 
+#: Selectors of objects, of leaves in them, of leaves from the root, and of what may stand beside.
+Selectors = tuple[Path | None, Sequence[Path], Sequence[Path], Sequence[Path]]
+
+
 class ObjectLayout(NamedTuple):
     """An object with certain names and no white space: its length but for the values, and the
     selected members.
@@ -60,8 +69,8 @@ class PathNode:
     """A place in a tree of selectors, with the selections at it and below it."""
 
     __slots__ = (
-        *("_admitted", "each", "folds", "indexes", "layouts", "leaf"),
-        *("names", "needle", "nested", "objects", "spreads", "width"),
+        *("_admitted", "chosen", "each", "folds", "indexes", "layouts", "leaf", "loose", "names"),
+        *("needle", "nested", "objects", "spared", "spreads", "width"),
     )
 
     def __init__(self, name: str = "") -> None:
@@ -75,10 +84,12 @@ class PathNode:
         self.needle = needle(name)
         self.width = len(self.needle) + 1  #: of the name with its colon
         self.folds: set[str] = set()  #: the selected names, letter case ignored
-        self.nested: Nested | None = (
-            None  #: places to which other names lead; ``None`` if no reader follows them
-        )
-        #: names that are selected, or that no reader takes for a selected one
+        #: places to which other names lead; ``None`` if no reader follows them
+        self.nested: Nested | None = None
+        self.loose: frozenset[str] = frozenset()  #: the selected names, if readers translate them
+        self.spared: frozenset[str] = frozenset()  #: names that may stand beside them elsewhere
+        self.chosen: set[str] = set()  #: names that are selected or spared here
+        #: those, and names that no reader takes for a selected one
         self._admitted: set[str] = set()
         #: of objects of these names, of which none can be taken for a selected one
         self.layouts: dict[tuple[str, ...], ObjectLayout] = {}
@@ -86,6 +97,7 @@ class PathNode:
     def child(self, step: str | int | PathStep) -> "PathNode":
         """The node one step on; ``Unsuitable`` when the step is ``.*`` or ``..``."""
         if isinstance(step, str):
+            self.chosen.add(step)
             self._admitted.add(step)
             self.folds.add(fold_name(step))
             return self.names.setdefault(step, PathNode(step))
@@ -96,6 +108,17 @@ class PathNode:
         if self.each is None:
             self.each = PathNode()
         return self.each
+
+    def spare(self, way: Path, spared: Sequence[Path]) -> None:
+        """Know the names without signs, and those that ``spared`` allows nevertheless; ``way``: to
+        this node.
+        """
+        self.loose = frozenset(map(loose_name, self.names))
+        self.spared = frozenset(
+            step for one in spared for step in one[-1:] if isinstance(step, str)
+        )
+        self.chosen |= {one[-1] for one in spared if one[:-1] == way and one[-1] in self.spared}
+        self._admitted |= self.chosen
 
     def children(self) -> "list[PathNode]":
         """Every node one step on."""
@@ -119,16 +142,22 @@ class PathNode:
         if self._admitted.issuperset(members):
             return True
         if len(self._admitted) > _CAPACITY:
-            self._admitted = set(self.names)
+            self._admitted = set(self.chosen)
         suspects = self.watch(members) if self.nested else ()
         for name in members:
             if name not in self._admitted:
-                folded = fold_name(name)
-                if folded in self.folds or folded.strip() in self.folds:
-                    raise Ambiguous(LETTER_CASE)
+                self._compare(name)
                 if len(name) <= _KNOWN_LENGTH and name not in suspects:
                     self._admitted.add(name)
         return not suspects
+
+    def _compare(self, name: str) -> None:
+        folded = fold_name(name)
+        if folded in self.folds or folded.strip() in self.folds:
+            raise Ambiguous(LETTER_CASE)
+        if self.loose and loose_name(name) in self.loose:
+            # only the walker knows whether a spared name may stand in this object
+            raise Undecided if name in self.spared else Ambiguous(MISSPELT)
 
     def watch(self, members: Mapping[str, bytes | msgspec.Raw]) -> Collection[str]:
         """See that no member puts anything at a place by a name that writes out the way;
@@ -150,7 +179,7 @@ class PathNode:
         unusual = len(set(names)) < len(names) or (self.nested and self.nested.suspects(names))
         try:
             return not unusual and self.admit(dict.fromkeys(names, b""))
-        except Ambiguous:
+        except (Ambiguous, Undecided):
             return False
 
     def layout(self, members: Mapping[str, bytes | msgspec.Raw]) -> ObjectLayout:
@@ -209,16 +238,26 @@ def leaf_node(node: PathNode, path: Path) -> PathNode:
     return node
 
 
-def watch(
-    node: PathNode, path: Path, leaves: Sequence[Path] | None = None
-) -> Iterator[tuple[PathNode, list[Way]]]:
-    """Every node on a laid path, with the ways that lead on from it.
+def watch(root: PathNode, item: PathNode, selectors: Selectors) -> None:
+    """Have every node of two laid trees know the names that readers take for its own.
 
-    ``leaves`` as for ``onward``.
+    ``Unsuitable`` where one object has places of both trees that are called nearly alike.
     """
-    for at, step in enumerate(path):
-        yield node, onward(path[at:], leaves)
-        node = node.child(step)
+    objects, leaves, anchored, spared = selectors
+    laid: list[tuple[PathNode, Path, Path, Sequence[Path] | None]] = []
+    laid += [(item, objects or (), path, None) for path in leaves]
+    laid += [(root, (), path, None) for path in anchored]
+    laid += [(root, (), objects, leaves)] if objects is not None else []
+    ways: dict[PathNode, list[Way]] = {}
+    for node, before, path, behind in laid:
+        for at, step in enumerate(path):
+            ways.setdefault(node, []).extend(onward(path[at:], behind))
+            node.spare((*before, *path[:at]), spared)
+            node = node.child(step)  # noqa: PLW2901  # it walks on
+        if behind is not None and not node.loose.isdisjoint(item.loose):
+            raise Unsuitable
+    for node, some in ways.items():
+        node.nested = Nested(some)
 
 
 def check_tree(node: PathNode) -> None:

@@ -35,21 +35,25 @@ from proxy.redactor.json.nested import (
     first_piece,
     is_nested,
     onward,
+    selects,
 )
 from proxy.redactor.json.text import (
     evened,
     fold_name,
     is_utf8,
     lone_surrogate,
+    loose_name,
     most_steps,
     skip_space,
 )
 from proxy.redactor.json.tree import (
     HALF_PAIR,
     LETTER_CASE,
+    MISSPELT,
     NESTED,
     TWICE,
     Hit,
+    Selectors,
     TreeSelection,
     assemble,
 )
@@ -80,8 +84,8 @@ class WalkFrame:
     """An array or object that is open and that threads lead into."""
 
     __slots__ = (
-        *("count", "dull", "followed", "is_object", "looked", "named", "nested", "opened"),
-        *("folded", "reached", "runs", "spread", "threads"),
+        *("count", "dull", "followed", "is_object", "looked", "loose", "named", "nested"),
+        *("folded", "opened", "reached", "runs", "spread", "threads"),
     )
 
     def __init__(
@@ -101,9 +105,9 @@ class WalkFrame:
         self.folded: dict[
             str, bool
         ] = {}  #: folded member names; whether one of that fold was chosen
-        self.named = {
-            fold_name(step) for thread in threads if isinstance(step := thread.path[thread.at], str)
-        }
+        names = [step for one in threads if isinstance(step := one.path[one.at], str)]
+        self.named = set(map(fold_name, names))
+        self.loose = set(map(loose_name, names))  #: the same as readers have them that translate
         #: numbers, strings and the like in this array select nothing and need not be counted
         self.runs = not is_object and not any(
             isinstance(thread.path[thread.at], int) or thread.at + 1 == len(thread.path)
@@ -115,34 +119,26 @@ def walk(
     objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
 ) -> TreeSelection:
     """Everything that a selection names in a document; see ``selectors.Selection``."""
-    return _selection(DocumentWalk(body, leaves, depth), objects, anchored)
+    return _selection(DocumentWalk((objects, leaves, anchored, ()), body, depth))
 
 
-def walk_nested(
-    objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
-) -> TreeSelection:
-    """``walk`` where a name that writes out the way to a place is another spelling of it."""
-    return _selection(DocumentWalk(body, leaves, depth, nested=True), objects, anchored)
+def walk_nested(selectors: Selectors, body: bytes, depth: int) -> TreeSelection:
+    """``walk`` where a name that writes out the way to a place is another spelling of it, and one
+    that differs in signs may be.
+    """
+    return _selection(DocumentWalk(selectors, body, depth, nested=True))
 
 
-def threads_of(objects: Path | None, anchored: Sequence[Path]) -> list[_Thread]:
-    """Return the threads that a walk begins with."""
-    roots = [_Thread(path, 0, (-1, name)) for name, path in enumerate(anchored)]
-    return roots if objects is None else [*roots, _Thread(objects, 0, None)]
-
-
-def _selection(
-    run: "DocumentWalk", objects: Path | None, anchored: Sequence[Path]
-) -> TreeSelection:
-    run.read(threads_of(objects, anchored))
+def _selection(run: "DocumentWalk") -> TreeSelection:
+    run.read()
     hits = (Hit(span.start, span.end, *span.sink) for span in run.hits if span.sink is not None)
     return assemble([(span.start, span.end) for span in run.objects], hits)
 
 
 def locate(path: Path, body: bytes, depth: int) -> list[tuple[int, int]]:
     """The spans of all values that one path selects, each once, in order of the document."""
-    run = DocumentWalk(body, (), depth)
-    run.read([_Thread(path, 0, (-1, 0))])
+    run = DocumentWalk((None, (), (path,), ()), body, depth)
+    run.read()
     return [(span.start, span.end) for span in run.hits]
 
 
@@ -150,12 +146,12 @@ class DocumentWalk:
     """One reading of a document."""
 
     def __init__(
-        self, body: bytes, leaves: Sequence[Path], depth: int, *, nested: bool = False
+        self, selectors: Selectors, body: bytes, depth: int, *, nested: bool = False
     ) -> None:
+        self._objects, self._leaves, self._anchored, self._spared = selectors
         self.body = body
         self._text = evened(body)
         self.depth = depth
-        self.leaves = leaves
         self.objects: list[WalkSpan] = []
         self.hits: list[WalkSpan] = []
         self._stack: list[WalkFrame] = []
@@ -167,13 +163,15 @@ class DocumentWalk:
         #: start of the value, the name, and its possible targets
         self._suspects: list[tuple[int, str, Nested]] = []
 
-    def read(self, roots: Sequence[_Thread]) -> None:
+    def read(self) -> None:
         """DocumentWalk the whole document.
 
         Faults of its syntax come first, then what makes it ambiguous.
         """
         if not is_utf8(self.body):
             raise not_utf8()
+        roots = [_Thread(path, 0, (-1, name)) for name, path in enumerate(self._anchored)]
+        roots += [_Thread(self._objects, 0, None)] if self._objects is not None else []
         self._value(skip_space(self.body, 0), roots)
         while self._stack:
             self._advance(self._stack[-1])
@@ -202,6 +200,7 @@ class DocumentWalk:
         if frame.is_object:
             name = member_name(self.body[match.start(2) : match.end(2)])
             threads, chosen = _next(frame.threads, name)
+            frame.reached = name
             self._judge(frame, name, chosen)
             if self._nested and frame.threads and is_nested(name):
                 self._suspect(frame, name, match.end())
@@ -221,8 +220,9 @@ class DocumentWalk:
             frame.looked = True
             names = None if frame.spread else _names(frame)
             if names is not None:
-                heads = frozenset(map(first_piece, names)) if self._nested else frozenset[str]()
-                frame.dull = dull(names, escapes=self._escapes, heads=heads)[not frame.is_object]
+                heads = frozenset(map(first_piece, names if self._nested else ()))
+                loose = frozenset(map(loose_name, names))
+                frame.dull = dull(loose, escapes=self._escapes, heads=heads)[not frame.is_object]
         if frame.dull is not None:
             self._at = run_end(frame.dull, self._text, self._at)
         elif frame.runs:
@@ -238,7 +238,17 @@ class DocumentWalk:
             self._doubt = TWICE
         elif not chosen and (folded in frame.named or folded.strip() in frame.named):
             self._doubt = LETTER_CASE
+        elif self._nested and not chosen and loose_name(name) in frame.loose and not self._spares():
+            self._doubt = MISSPELT
         frame.folded[folded] = chosen or bool(before)
+
+    def _way(self) -> tuple[str | int, ...]:
+        """The way to the last member or element."""
+        return tuple([one.reached if one.is_object else one.count - 1 for one in self._stack])
+
+    def _spares(self) -> bool:
+        """Whether the last member may be called nearly as a place that is looked for."""
+        return any(selects(path, self._way()) for path in self._spared)
 
     def _suspect(self, frame: WalkFrame, name: str, at: int) -> None:
         """Remember a member whose name may write out the way to a place; its value tells."""
@@ -246,7 +256,8 @@ class DocumentWalk:
             return
         if frame.nested is None:
             frame.nested = _nested(
-                tuple([(t.path[t.at :], t.sink is None) for t in frame.threads]), tuple(self.leaves)
+                tuple([(t.path[t.at :], t.sink is None) for t in frame.threads]),
+                tuple(self._leaves),
             )
         frame.followed += frame.nested.may_lead(name)
         if frame.followed > MOST_FOLLOWED:
@@ -294,7 +305,7 @@ class DocumentWalk:
         if chosen and kind == b"{":
             owner = len(self.objects)
             self._select(self.objects, opened, at, None)
-            leaves = [_Thread(path, 0, (owner, name)) for name, path in enumerate(self.leaves)]
+            leaves = [_Thread(path, 0, (owner, name)) for name, path in enumerate(self._leaves)]
             self._follow(at, leaves, live, opened)
         leads = _INTO_OBJECT if kind == b"{" else _INTO_ARRAY
         return (
@@ -357,17 +368,17 @@ def _nested(threads: tuple[tuple[Path, bool], ...], leaves: tuple[Path, ...]) ->
 _WORTH_A_RUN = 2
 
 
-def _names(frame: WalkFrame) -> frozenset[str] | None:
-    """The folded names by which threads go on inside; ``None``: by more than names."""
+def _names(frame: WalkFrame) -> list[str] | None:
+    """The names by which threads go on inside; ``None``: by more than names of letters."""
     names = []
     for thread in frame.threads:
         step = thread.path[thread.at]
         if step is PathStep.DEEP or (isinstance(step, PathStep) and not frame.is_object):
             step = thread.path[thread.at + 1] if thread.at + 1 < len(thread.path) else 0
-        if not isinstance(step, str):
+        if not isinstance(step, str) or not first_piece(step).strip("_-"):
             return None
-        names.append(fold_name(step))
-    return frozenset(names)
+        names.append(step)
+    return names
 
 
 #: Steps that can lead into an object, and into an array.

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote_to_bytes
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value, spell
 from proxy.redactor import form
-from proxy.redactor.checks import Outline
+from proxy.redactor.checks import Outline, spared_paths
 from proxy.redactor.inner_texts import JSON_TEXT, URL_VALUE, InnerText, Spelling
 from proxy.redactor.json.text import is_utf8
 from proxy.redactor.json.tree import read_json_value, write_json_value
@@ -63,7 +63,8 @@ class SearchPlan:
         self._rule = rule
         self._query, self._form = _watched(rule.query), _watched(rule.form)
         paths = [path for path, _ in rule.values]
-        self._selection = Selection(None, (), paths, nested=True)
+        spared = spared_paths(operation)
+        self._selection = Selection(None, (), paths, nested=True, spared=spared)
         self._outline = Outline(None, (), paths)
         #: what finds the places in texts of JSON, by identity of the parameter
         self._documents: dict[int, tuple[Selection, Outline]] = {}

@@ -230,3 +230,81 @@ async def test_a_new_record_whose_id_others_get_again_and_again_stays_until_an_a
     assert await one.shown([stored], "GET /p") == [{"id": 1, "name": "Ann"}]
     one.clock.advance(1000)
     assert await one.shown(stored) == {"id": 1, "name": "Ann"}
+
+
+NAMED = (
+    "first_name: {kind: name, token: {shape: opaque, same: true}}",
+    "street: {kind: text, at: $.home_address.street}",
+)
+READ_P = "{match: 'GET /p/{id}', read: p}"
+
+
+def changing(key: str, method: str = "PATCH") -> str:
+    return f"{{match: '{method} /p/{{id}}', update: p, id: path id, request: {{{key}}}}}"
+
+
+NEW = "{match: POST /p, create: p}"
+BESIDE = "{match: POST /p, create: p, request: {values: {$.%s: {pass: true}}}}"
+LISTED = '{match: POST /p, create: p, request: {each: "$.people[*]"}, response: {each: "$[*]", id: $.id}}'
+IN_TEXT = "{match: POST /p, create: p, request: {object: $.x, values: {$.doc: {json: {$.first_name: first_name}}}}}"
+SEEKING = "{match: POST /p, read: p, request: {values: {$.q.first_name: {field: first_name}}}, response: {each: '$[*]'}}"
+UNREAD = "{match: POST /p, read: p, response: {object: $}}"
+
+
+@table(
+    ("rule", "body", "spelling"),
+    [
+        (NEW, {"first_name": "x", "firstName": "secret"}, "/firstName"),
+        (NEW, {"FIRST-NAME": "secret"}, "/FIRST-NAME"),
+        (NEW, {"firstName": None}, "/firstName"),
+        (NEW, {"homeAddress": {"street": "secret"}}, "/homeAddress"),
+        (NEW, {"home_address": {"street_": "secret"}}, "/home_address/street_"),
+        (NEW, {"homeAddress.street": "secret"}, "/homeAddress.street"),
+        (NEW, {"first_name": "x", "home": {"firstName": "y"}, "home_address": {"first-name": "z"}}, ""),
+        (BESIDE % "firstName", {"first_name": "x", "firstName": "y"}, ""),
+        (BESIDE % "firstName", {"first_name": "x", "Firstname": "y"}, "/Firstname"),
+        (BESIDE % "meta.firstName", {"firstName": "y", "meta": {"firstName": 1}}, "/firstName"),
+        (LISTED, {"people": [{"first_name": "x"}, {"firstName": "secret"}]}, "/people/1/firstName"),
+        (LISTED, {"firstName": "y", "people": [{"first_name": "x"}]}, ""),
+        (IN_TEXT, {"x": {}, "doc": '{"firstName": "secret"}'}, "/firstName"),
+        (SEEKING, {"q": {"firstName": "secret"}}, "/q/firstName"),
+        (UNREAD, {"a": [{"firstName": "secret"}]}, "/{word}/0/firstName"),
+        (UNREAD, {"a": [{"first": "y"}]}, ""),
+        (changing("patch: merge"), {"firstName": None}, "/firstName"),
+        (changing("patch: scim"), {"Operations": [{"op": "replace", "path": "firstName", "value": "secret"}]}, "/firstName"),
+        (changing("patch: scim"), {"Operations": [{"op": "add", "value": {"firstName": "secret"}}]}, "/firstName"),
+        (changing("patch: dotted"), {"$set": {"homeAddress.street": "secret"}}, "/homeAddress"),
+        (changing("patch: json"), [{"op": "replace", "path": "/firstName", "value": "secret"}], "/firstName"),
+        (changing("patch: json"), [{"op": "add", "path": "/homeAddress", "value": {"street": "secret"}}], "/homeAddress"),
+        (changing("patch: json"), [{"op": "remove", "path": "/home_address/Street"}], "/home_address/Street"),
+        (changing("patch: json"), [{"op": "replace", "path": "/other/firstName", "value": "y"}], ""),
+    ],
+)  # fmt: skip
+async def test_a_member_that_servers_translate_into_a_named_one_is_refused(rule, body, spelling):
+    one = await desk(rule, READ_P, fields=NAMED)
+    match = "PATCH /p/1" if "PATCH" in rule else "POST /p"
+    for _ in range(6):  # later ones are read by what was learned of the first
+        if not spelling:
+            call = await one.send(match, body, JSON)
+            assert b'"x"' not in call.sent.body
+            await call.answer(400)
+            continue
+        with pytest.raises(VaultError) as caught:
+            await one.send(match, body, JSON)
+        assert caught.value.code is Code.AMBIGUOUS_JSON
+        assert [detail.source for detail in caught.value.details] == [spelling]
+        assert "secret" not in caught.value.message
+        assert await one.counts() == (0, 0, 0)
+
+
+async def test_an_entity_may_have_fields_of_which_servers_translate_one_into_the_other():
+    twins = (*NAMED, "called: {kind: text, at: $.firstName}")
+    for rule, body in (
+        (NEW, {"first_name": "Ann", "firstName": "Bo", "first": "x"}),
+        (changing("patch: json"), [{"op": "add", "path": "/firstName", "value": "Ann"}]),
+    ):
+        one = await desk(rule, READ_P, fields=twins)
+        match = "PATCH /p/1" if "PATCH" in rule else "POST /p"
+        sent = (await one.send(match, body, JSON)).sent.body
+        assert b"Ann" not in sent
+        assert b"Bo" not in sent

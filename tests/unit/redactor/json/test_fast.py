@@ -11,9 +11,8 @@ from tests.support.table import table
 
 def levels(objects: str | None, *leaves: str, anchored: tuple[str, ...] = ()) -> FastSelector:
     root = None if objects is None else parse_jsonpath(objects)
-    return FastSelector(
-        root, [parse_jsonpath(leaf) for leaf in leaves], [parse_jsonpath(path) for path in anchored]
-    )
+    inside, rooted = ([parse_jsonpath(path) for path in paths] for paths in (leaves, anchored))
+    return FastSelector((root, inside, rooted, ()))
 
 
 def values(found: TreeSelection, body: bytes) -> list[list[bytes]]:

@@ -138,7 +138,7 @@ def test_ordinary_objects_are_found_by_both(find, told, selection, text):
     assert leaves is not None
     parsed, spans = json.loads(body), leaves[1]
     values = [json.loads(body[start:end]) for start, end in spans]
-    names = [path[0] for path in selection._leaves]
+    names = [path[0] for path in selection._selectors[1]]
     assert values == [parsed, *(parsed[name] for name in parsed if name in names)]
     assert [(leaf.start, leaf.end) for leaf in told(selection, body).objects[0].leaves] == spans[1:]
 

@@ -103,7 +103,9 @@ def refused(rule: str, body: bytes, *, nested: bool = True) -> list[bool]:
     for find in (
         selection.find,
         selection.find,
-        lambda text: (walk_nested if nested else walk)(*paths(rule), text, 64),
+        lambda text: (
+            walk_nested((*paths(rule), ()), text, 64) if nested else walk(*paths(rule), text, 64)
+        ),
     ):
         try:
             find(body)
