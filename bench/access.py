@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from proxy.auth.access_tokens import SigningKeys, TokenIssuer
 from proxy.auth.audiences import Audiences
+from proxy.auth.authorization_server import open_clients
 from proxy.auth.clients import Grant
-from proxy.auth.policies import Policies, open_clients, open_policies
+from proxy.auth.policies import Policies, open_policies
 from proxy.auth.secret_checks import SecretChecks
 from proxy.clock import system_clock
 from proxy.crypto.keyset import Keyset

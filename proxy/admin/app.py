@@ -17,7 +17,8 @@ from proxy.admin.console import MOST_DRAFT, Console, console_routes
 from proxy.api.access import not_admin
 from proxy.api.wire import error_answer
 from proxy.errors import VaultError
-from proxy.model.record import DEFAULT, Principal, Role
+from proxy.model.record import DEFAULT
+from proxy.model.rights import Principal, Role
 from proxy.telemetry.metrics import CONTENT_TYPE
 from proxy.telemetry.reloads import Reload
 

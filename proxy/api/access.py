@@ -22,7 +22,8 @@ from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
 from proxy.model import read_policy
 from proxy.model.policy import AccessPolicy, misfits, refuse_misfit, write_policy
-from proxy.model.record import DEFAULT, DEFAULTS, Principal
+from proxy.model.record import DEFAULT, DEFAULTS
+from proxy.model.rights import Principal
 from proxy.model.schema import Schema
 from proxy.net.outbound import EgressPolicy
 from proxy.telemetry import logs

@@ -12,7 +12,8 @@ from proxy.api.context import ApiRequest, ApiResponse, EnvironmentServices, KeyA
 from proxy.auth.clients import ADMINISTRATOR, Client, Emergency, Grant
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.record import DEFAULT, DataKeys, Environment, KeyInventory, KeyKind, Role
+from proxy.model.record import DEFAULT, DataKeys, Environment, KeyInventory, KeyKind
+from proxy.model.rights import Role
 from proxy.telemetry import logs
 
 # Administration of environments: ``/api/environments``. Administrators of ``default`` make and

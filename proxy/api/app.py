@@ -11,7 +11,7 @@ from aiohttp.typedefs import Handler, Middleware
 from proxy.api.connection import LOCAL, NOT_LOCAL, peer, send
 from proxy.api.context import ApiOperation, ApiResponse, Services
 from proxy.api.cors import preflight
-from proxy.api.dispatch import Served, by_address, screen
+from proxy.api.dispatch import OperationDispatcher, count_by_address, screen
 from proxy.api.operation_table import OPERATIONS
 from proxy.api.prompt import prompt_reads
 from proxy.api.whole_request import Answering, Direct, WholeRequests
@@ -62,7 +62,7 @@ def vault_app(
     if hsts:
         app.on_response_prepare.append(_secured(f"max-age={hsts}"))
     for operation in sorted(operations, key=lambda one: one.name not in _OFTEN):
-        served = Served(operation, services)
+        served = OperationDispatcher(operation, services)
         handler = served.handle
         path = operation.path.replace("{country}", _COUNTRY)
         route = app.router.add_route(operation.method, path, handler)
@@ -176,7 +176,7 @@ def _unreached(
     """Answer a request that no operation takes at a known address; outsiders are refused first."""
     try:
         screen(request, services)
-        by_address(request, services, fields)
+        count_by_address(request, services, fields)
     except VaultError as fault:
         return error_answer("", fault)
     if methods:

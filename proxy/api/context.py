@@ -25,12 +25,10 @@ from proxy.model.record import (
     Environment,
     KeyInventory,
     KeyKind,
-    Principal,
     Record,
     RecordLimits,
-    Role,
 )
-from proxy.model.rights import FULL, Rights, denied
+from proxy.model.rights import FULL, Principal, Rights, Role, denied
 from proxy.net.client_address import Trusted
 from proxy.net.outbound import NO_EGRESS, EgressPolicy
 from proxy.storage.changes import Change

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from proxy.api.context import ApiResponse, Services
 from proxy.errors import VaultError
-from proxy.model.record import Principal
+from proxy.model.rights import Principal
 
 #: Where the page comes from that sent a request.
 ORIGIN: Final = "Origin"

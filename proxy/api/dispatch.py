@@ -1,9 +1,10 @@
 """From a request to its operation's handler and back: what every operation has in common, in one
 order.
 
-In order: origin and rate (``screening``, ``limiting``), authentication, authorization, query, type
-and size of the body, its JSON, idempotency, the handler. The first failed check answers. So callers
-without a token learn nothing of the vault, and no unwanted body is read.
+In order: origin (``screen``), rate of its address, authentication, country (``outside``), rate of
+its client, authorization, query, type and size of the body, its JSON, idempotency, the handler. The
+first failed check answers. So callers without a token learn nothing of the vault, and no unwanted
+body is read.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from proxy.edge.firewall import PASSED_ON, Firewall, Mode, firewall_refusal
 from proxy.edge.quotas import LimitedError, ObserveRefusal, limit_fields
 from proxy.edge.rate_limit import RateLimit, Verdict
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.record import Principal
+from proxy.model.rights import Principal
 from proxy.net.client_address import caller_of
 from proxy.net.server import FAILED, RequestKey
 from proxy.telemetry import logs
@@ -113,7 +114,7 @@ _WEIGHT: Final = 8
 _RATE_LIMIT_CHAIN: Final = "X-Forwarded-For"
 
 #: Counts, their keys, and the audience of a refusal.
-_Count = Callable[[str, ObserveRefusal], tuple[RateLimit, Verdict] | None]
+_Counter = Callable[[str, ObserveRefusal], tuple[RateLimit, Verdict] | None]
 
 
 def request_weight(operation: ApiOperation) -> int:
@@ -121,7 +122,7 @@ def request_weight(operation: ApiOperation) -> int:
     return _WEIGHT if operation.path.endswith(_MANY) else 1
 
 
-def by_address(request: web.Request, services: Services, fields: dict[str, str]) -> None:
+def count_by_address(request: web.Request, services: Services, fields: dict[str, str]) -> None:
     """Count a request by its origin; ``fields`` of the answer report the limit.
 
     Raises ``VaultError`` (TOO_MANY_REQUESTS).
@@ -133,16 +134,16 @@ def by_address(request: web.Request, services: Services, fields: dict[str, str])
             if trusted.holds(near)
             else near
         )
-        _note(fields, services.quotas.caller, host, services.limited)
+        _count(fields, services.quotas.caller, host, services.limited)
 
 
-def by_client(services: Services, principal: Principal, fields: dict[str, str]) -> None:
-    """Count a request by its client; as ``by_address``."""
+def count_by_client(services: Services, principal: Principal, fields: dict[str, str]) -> None:
+    """Count a request by its client; as ``count_by_address``."""
     if services.quotas.credential is not None:
-        _note(fields, services.quotas.client, principal.client, services.limited)
+        _count(fields, services.quotas.client, principal.client, services.limited)
 
 
-def _note(fields: dict[str, str], count: _Count, key: str, limited: ObserveRefusal) -> None:
+def _count(fields: dict[str, str], count: _Counter, key: str, limited: ObserveRefusal) -> None:
     try:
         counted = count(key, limited)
     except LimitedError as error:
@@ -179,7 +180,7 @@ class HasStatus(Protocol):
 _Sent = TypeVar("_Sent", bound=HasStatus)
 
 
-class Served:
+class OperationDispatcher:
     """An operation, with everything about its requests that is known before one comes."""
 
     def __init__(self, operation: ApiOperation, services: Services) -> None:
@@ -222,7 +223,7 @@ class Served:
         audit = AuditContext(operation.name, self.kind, request.match_info, operation.schema)
         fields: dict[str, str] = {}
         try:
-            answer = await self._answer(request, audit, fields)
+            answer = await self._check_and_run(request, audit, fields)
             if answer.stream is not None:
                 request[STREAMED] = operation
             response = await sender(request, answer, fields)
@@ -251,16 +252,16 @@ class Served:
             self.services.audit.refused(audit, answer.status, fault.code)
         return answer
 
-    async def _answer(
+    async def _check_and_run(
         self, request: web.Request, audit: AuditContext, fields: dict[str, str]
     ) -> ApiResponse:
-        """The answer of the handler, after all checks; ``fields`` get what every answer tells."""
+        """The answer, after checks that need no body; ``fields`` get what every answer tells."""
         operation, services, quotas = self.operation, self.services, self.services.quotas
         firewall = services.firewall is not None
         if firewall:
             screen(request, services)
         if quotas.address is not None:
-            by_address(request, services, fields)
+            count_by_address(request, services, fields)
         principal, abroad = _NOBODY, False
         if self._guarded:
             principal = await services.access(request)
@@ -270,7 +271,7 @@ class Served:
             if firewall:
                 abroad = outside(request, services, operation, principal)
             if quotas.credential is not None:
-                by_client(services, principal, fields)
+                count_by_client(services, principal, fields)
         if not operation.quiet:
             services.audit.ready()
         admit(operation, principal)
@@ -281,15 +282,15 @@ class Served:
         )
         turns = self._turns
         if turns is None:
-            return await self._carried(call)
+            return await self._run(call)
         await turns.enter(principal.client, self._weight)
         try:
-            return await self._carried(call)
+            return await self._run(call)
         finally:
             turns.leave(principal.client, self._weight)
 
-    async def _carried(self, call: ApiRequest) -> ApiResponse:
-        """The answer of the handler, with its line in the audit log."""
+    async def _run(self, call: ApiRequest) -> ApiResponse:
+        """The answer of the handler, after checks of the body, with its line in the audit log."""
         operation, request = self.operation, call.request
         if operation.takes is not Takes.NOTHING:
             bodies.check_media_type(request.headers, operation.takes.value)

@@ -26,7 +26,7 @@ from proxy.api.context import (
     Takes,
     is_repeatable,
 )
-from proxy.api.dispatch import by_client, outside
+from proxy.api.dispatch import count_by_client, outside
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import Field, FieldType, Schema
@@ -147,7 +147,7 @@ async def _authenticated(call: ApiRequest) -> ApiRequest:
     """The call with its principal, held to the firewall and limits that others are held to."""
     principal = await call.services.access(call.request)
     abroad = outside(call.request, call.services, call.operation, principal)
-    by_client(call.services, principal, call.fields)
+    count_by_client(call.services, principal, call.fields)
     return replace(call, principal=principal, outside=abroad)
 
 

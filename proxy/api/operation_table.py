@@ -26,7 +26,7 @@ from proxy.api import records as models
 from proxy.api.context import Access, ApiOperation, Takes
 from proxy.api.legacy_records import require_own_country
 from proxy.api.pop import require_own_environment
-from proxy.model.record import Role
+from proxy.model.rights import Role
 from proxy.model.schema import RECORDS_SCHEMA
 
 # Operations of the record-based family, one line each in the table.

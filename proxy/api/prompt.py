@@ -16,14 +16,14 @@ from proxy.api import wire
 from proxy.api.connection import LOCAL, NOT_LOCAL, DirectAnswer, direct_answer
 from proxy.api.context import Access, ApiHandler, ApiResponse, Takes
 from proxy.api.cors import ORIGIN
-from proxy.api.dispatch import Served, by_client
+from proxy.api.dispatch import OperationDispatcher, count_by_client
 from proxy.api.search import SMALL_PAGE, find_records, page_meta, read_record, whole_records
 from proxy.api.whole_request import KnownHead, WholeRequest
 from proxy.audit.events import AuditContext, reveal_parts
 from proxy.edge.firewall import Mode
 from proxy.errors import VaultError
 from proxy.model.query import KEY
-from proxy.model.record import Principal
+from proxy.model.rights import Principal
 from proxy.net.server import FAILED
 from proxy.telemetry import logs
 from proxy.vault.records import Records, Render, page_at_once, question_of, record_at_once
@@ -55,7 +55,7 @@ _Look = Callable[["PromptReads", WholeRequest, Principal, Records], _Reply | Non
 class PromptReads:
     """The requests of one operation that may be answered so."""
 
-    def __init__(self, served: Served, look: _Look) -> None:
+    def __init__(self, served: OperationDispatcher, look: _Look) -> None:
         self._served, self._look, self._services = served, look, served.services
         self._takes_json = served.operation.takes is Takes.JSON
 
@@ -124,7 +124,7 @@ class PromptReads:
         """The answer, once it is counted and in the audit log; ``fields`` get what it tells."""
         services, client, space = self._services, principal.client, principal.environment
         if services.quotas.credential is not None:
-            by_client(services, principal, fields)
+            count_by_client(services, principal, fields)
         answer, keys = reply
         name = records.schema.name
         parts = reveal_parts(client, space, self._served.operation.name, name, records.field_names)
@@ -195,7 +195,7 @@ _LOOKS: Final[Mapping[ApiHandler, _Look]] = {
 }
 
 
-def prompt_reads(served: Served) -> PromptReads | None:
+def prompt_reads(served: OperationDispatcher) -> PromptReads | None:
     """The object that answers requests of an operation so; ``None``: none of them."""
     operation = served.operation
     look = _LOOKS.get(operation.handler)

@@ -19,8 +19,7 @@ from proxy.clock import Clock
 from proxy.crypto.aead import RecordAead
 from proxy.crypto.jws import SigningKey, signed_by
 from proxy.errors import Code, VaultError
-from proxy.model.record import Principal
-from proxy.model.rights import Rights
+from proxy.model.rights import Principal, Rights
 from proxy.model.schema import Schema
 from proxy.storage.base import Store
 

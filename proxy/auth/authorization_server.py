@@ -8,16 +8,21 @@ Clients prove themselves as RFC 6749, section 2.3.1, has it: Basic, or form memb
 import base64
 import binascii
 import math
-import re
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from proxy.audit.events import AuditContext
-from proxy.auth.access_tokens import TokenIssuer
-from proxy.auth.clients import Client
-from proxy.auth.secret_checks import SecretChecks, Throttle
+from proxy.auth.access_tokens import SigningKeys, TokenIssuer
+from proxy.auth.audiences import Audiences
+from proxy.auth.clients import Client, Clients
+from proxy.auth.sealed_notes import SealedNote
+from proxy.auth.secret_checks import KnownNetworks, SecretChecks, Throttle
+from proxy.clock import Clock
+from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
+from proxy.storage.base import Store
 
 GRANT: Final = "client_credentials"
 TOKEN_PATH: Final = "/oauth2/token"
@@ -27,9 +32,6 @@ KEYS_PATH: Final = "/oauth2/jwks"
 #: Told the outcome of each request for a token: ``issued``, ``slowed`` or the word of the error.
 ObserveTokens = Callable[[str], None]
 
-
-#: Characters of an ``error_description`` (RFC 6749, section 5.2).
-DESCRIPTION: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]+")
 
 #: How a client that did not prove itself may do so (RFC 7617); its own characters never come back
 #: to it.
@@ -303,3 +305,58 @@ class AuthorizationServer:
         if self.clients.find(client.id) is not client:  # changed while its secret was checked
             raise invalid_client()
         return client
+
+
+# The token service of an opened store: everything read, and the first signing key made where there
+# is none.
+
+
+@dataclass(frozen=True, slots=True)
+class AuthOptions:
+    """Settings of access."""
+
+    lifetime: int = 300  #: of an access token, in seconds
+    audiences: Sequence[str] = ()  #: the addresses that are ours; none: those of the listener
+    apart: bool = True  #: whether tokens of the external issuer name their environment
+
+
+async def open_clients(
+    store: Store,
+    keysets: Mapping[str, Keyset],
+    secret_checks: SecretChecks,
+    clock: Clock,
+    *,
+    apart: bool = True,
+) -> Clients:
+    """The clients of the environments that these keysets belong to; ``apart`` as of ``Clients``."""
+    clients = Clients(store, secret_checks, clock, apart=apart)
+    for environment, keyset in keysets.items():
+        await clients.join(environment, keyset.aead())
+    return clients
+
+
+async def open_service(
+    store: Store,
+    keysets: Mapping[str, Keyset],
+    clock: Clock,
+    observe: ObserveTokens,
+    options: AuthOptions,
+) -> AuthorizationServer:
+    """The token service. The first environment's keyset seals the signing keys.
+
+    ``close`` it after use.
+    """
+    secret_checks = SecretChecks()
+    try:
+        await secret_checks.prepare()
+        clients = await open_clients(store, keysets, secret_checks, clock, apart=options.apart)
+        environment, keyset = next(iter(keysets.items()))
+        keys = SigningKeys(store, keyset.aead(), environment, clock)
+        await keys.load()
+        networks = KnownNetworks(clock, SealedNote(store, keyset.aead(), environment, "networks"))
+        await networks.load()
+    except BaseException:
+        secret_checks.close()
+        raise
+    tokens = TokenIssuer(clients, keys, Audiences(options.audiences), clock, options.lifetime)
+    return AuthorizationServer(tokens, secret_checks, Throttle(clock, networks=networks), observe)

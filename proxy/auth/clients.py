@@ -19,7 +19,8 @@ from proxy.clock import Clock
 from proxy.crypto.aead import RecordAead
 from proxy.crypto.client_secrets import new_ident
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.record import DEFAULT, Principal, Role
+from proxy.model.record import DEFAULT
+from proxy.model.rights import Principal, Role
 from proxy.storage.base import Store
 
 _NAME: Final = 128  # characters of a client's name

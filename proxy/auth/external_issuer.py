@@ -22,7 +22,7 @@ from proxy.auth.clients import Client, Clients
 from proxy.clock import Clock
 from proxy.crypto.jws import ForeignKeys, UnknownKeyError
 from proxy.errors import Code, VaultError
-from proxy.model.record import Principal
+from proxy.model.rights import Principal
 
 #: Milliseconds for which keys and answers of an issuer are believed.
 BELIEVED: Final = 60_000

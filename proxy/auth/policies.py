@@ -10,25 +10,18 @@ policies, and without others none at all.
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from proxy.auth.access_tokens import Caller, SigningKeys, TokenIssuer
-from proxy.auth.audiences import Audiences
-from proxy.auth.authorization_server import AuthorizationServer, ObserveTokens
-from proxy.auth.clients import Clients
+from proxy.auth.access_tokens import Caller
 from proxy.auth.rights import Keyed, excess, firewall, full_rights, granted
 from proxy.auth.sealed_notes import SealedNote
-from proxy.auth.secret_checks import KnownNetworks, SecretChecks, Throttle
-from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, encode_policy
-from proxy.model.record import Principal
-from proxy.model.rights import FirewallMode, Rights
+from proxy.model.rights import FirewallMode, Principal, Rights
 from proxy.model.schema import Schema
 from proxy.storage.base import Store
 
@@ -46,11 +39,8 @@ class PolicyProperties(NamedTuple):
     #: another one as soon as one of the policies has changed; binds cursors and answers that are
     #: kept
     mark: str = ""
-    guarded: bool = (
-        #: whether one of them says of single records that they are there, by rows or a filter
-        #: endpoint
-        False
-    )
+    #: whether one of them tells single records apart, by rows or a filter endpoint
+    guarded: bool = False
 
 
 _Key = TypeVar("_Key")
@@ -84,9 +74,9 @@ class Policies:
         self._policies: dict[str, StoredPolicy] = {}
         self._declared: frozenset[str] = frozenset()  # names that files have now
         self._writing = asyncio.Lock()
-        self._standing: dict[tuple[str, ...], PolicyProperties] = {}
+        self._properties: dict[tuple[str, ...], PolicyProperties] = {}
         self._rights: dict[tuple[tuple[str, ...], str], tuple[Schema, Rights]] = {}
-        self._whole: dict[str, tuple[Schema, Rights]] = {}
+        self._full_rights: dict[str, tuple[Schema, Rights]] = {}
         self._in_force = object()  # another one after each change
         #: Where pages may come from by any of the policies.
         self.origins: frozenset[str] = frozenset()
@@ -134,10 +124,7 @@ class Policies:
         return changed
 
     async def remove(self, name: str) -> None:
-        """Forget a policy. Raises ``VaultError``: NOT_FOUND.
-
-        CONFLICT for one that a file declares.
-        """
+        """Forget a policy. Raises ``VaultError``: NOT_FOUND; CONFLICT for one of a file."""
         if name not in self._policies:
             raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
         self._refuse_declared(name)
@@ -151,17 +138,17 @@ class Policies:
         """Return the properties that follow from these policies."""
         if not names:
             return FREE
-        standing = self._standing.get(names)
-        if standing is None:
+        properties = self._properties.get(names)
+        if properties is None:
             own = self._of(names)
             origins = frozenset(origin for policy in own for origin in policy.origins)
             mark = hashlib.sha256(encode_policy([names, own])).hexdigest()[:32]
             guarded = any(
                 policy.rows is not None or policy.external_acl is not None for policy in own
             )
-            standing = PolicyProperties(firewall(own), origins, mark, guarded)
-            self._cache(self._standing, names, standing)
-        return standing
+            properties = PolicyProperties(firewall(own), origins, mark, guarded)
+            self._cache(self._properties, names, properties)
+        return properties
 
     def rights(self, names: tuple[str, ...], schema: Schema) -> Rights:
         """Return the rights on records of a schema under these policies, at least one."""
@@ -189,9 +176,9 @@ class Policies:
 
     def full_rights(self, schema: Schema) -> Rights:
         """Return the rights of a client without policies, also those outside the country."""
-        cached = self._whole.get(schema.name)
+        cached = self._full_rights.get(schema.name)
         if cached is None or cached[0] is not schema:
-            cached = self._whole[schema.name] = (schema, _marked(full_rights(schema), ""))
+            cached = self._full_rights[schema.name] = (schema, _marked(full_rights(schema), ""))
         return cached[1]
 
     def excess(self, own: tuple[str, ...], other: tuple[str, ...]) -> str | None:
@@ -257,7 +244,7 @@ class Policies:
 
     def _install(self, current: Mapping[str, StoredPolicy]) -> None:
         self._policies = dict(current)
-        self._standing.clear()
+        self._properties.clear()
         self._rights.clear()
         self._in_force = object()
         self.masks = any(one.policy.firewall == "mask" for one in current.values())
@@ -283,34 +270,6 @@ def _marked(rights: Rights, mark: str) -> Rights:
 _decode: Final = msgspec.json.Decoder(dict[str, StoredPolicy], float_hook=Decimal).decode
 
 
-# The token service of an opened store: everything read, and the first signing key made where there
-# is none.
-
-
-@dataclass(frozen=True, slots=True)
-class AuthOptions:
-    """Settings of access."""
-
-    lifetime: int = 300  #: of an access token, in seconds
-    audiences: Sequence[str] = ()  #: the addresses that are ours; none: those of the listener
-    apart: bool = True  #: whether tokens of the external issuer name their environment
-
-
-async def open_clients(
-    store: Store,
-    keysets: Mapping[str, Keyset],
-    secret_checks: SecretChecks,
-    clock: Clock,
-    *,
-    apart: bool = True,
-) -> Clients:
-    """The clients of the environments that these keysets belong to; ``apart`` as of ``Clients``."""
-    clients = Clients(store, secret_checks, clock, apart=apart)
-    for environment, keyset in keysets.items():
-        await clients.join(environment, keyset.aead())
-    return clients
-
-
 async def open_policies(store: Store, keyset: Keyset) -> Policies:
     """The access policies of the environment that the keyset belongs to."""
     policies = Policies(
@@ -318,30 +277,3 @@ async def open_policies(store: Store, keyset: Keyset) -> Policies:
     )
     await policies.load()
     return policies
-
-
-async def open_service(
-    store: Store,
-    keysets: Mapping[str, Keyset],
-    clock: Clock,
-    observe: ObserveTokens,
-    options: AuthOptions,
-) -> AuthorizationServer:
-    """The token service. The first environment's keyset seals the signing keys.
-
-    ``close`` it after use.
-    """
-    secret_checks = SecretChecks()
-    try:
-        await secret_checks.prepare()
-        clients = await open_clients(store, keysets, secret_checks, clock, apart=options.apart)
-        environment, keyset = next(iter(keysets.items()))
-        keys = SigningKeys(store, keyset.aead(), environment, clock)
-        await keys.load()
-        networks = KnownNetworks(clock, SealedNote(store, keyset.aead(), environment, "networks"))
-        await networks.load()
-    except BaseException:
-        secret_checks.close()
-        raise
-    tokens = TokenIssuer(clients, keys, Audiences(options.audiences), clock, options.lifetime)
-    return AuthorizationServer(tokens, secret_checks, Throttle(clock, networks=networks), observe)

@@ -13,9 +13,9 @@ from proxy.api.audit import Auditing
 from proxy.api.context import Administered, EnvironmentServices, Services
 from proxy.api.idempotency import repeating
 from proxy.auth.approvals import Approvals
-from proxy.auth.authorization_server import AuthorizationServer
+from proxy.auth.authorization_server import AuthOptions, AuthorizationServer, open_service
 from proxy.auth.external_issuer import ByIntrospection, ByKeys, Expected, External
-from proxy.auth.policies import AuthOptions, Policies, open_policies, open_service
+from proxy.auth.policies import Policies, open_policies
 from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.edge import EdgeGuard
 from proxy.bootstrap.functions import runner

@@ -308,9 +308,9 @@ async def reread(governed: Governed, settings: Settings) -> bool:
 
 
 async def redeclare_policies(governed: Governed, files: Path | None) -> bool:
-    """The same of files that may have changed; faults are logged and change nothing.
+    """The same of files that may have changed; return whether they took effect.
 
-    Whether they took effect.
+    Faults are logged and change nothing.
     """
     try:
         await declare_policies(governed, files)

@@ -46,7 +46,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MeteredAccessLog
-from proxy.model.record import Principal
+from proxy.model.rights import Principal
 from proxy.net.coverage import Coverage
 from proxy.net.listener import MutualCertificates, listen
 from proxy.net.memory_budget import collect_often, settle_memory

@@ -63,6 +63,7 @@ from proxy.bootstrap.replicas import Team, announce_start, follow
 from proxy.bootstrap.rule_history import RuleHistory
 from proxy.bootstrap.rules import (
     Overrides,
+    adopt_rules,
     coverage_until_now,
     first_rules,
     load_earlier,
@@ -108,8 +109,6 @@ _AGAIN = 0.5
 class Running:
     """A started instance: its addresses, and its active rules."""
 
-    proxy: str  #: ``host:port``
-    admin: str
     rules: InForce
     vault: Vault
     reloader: Reloader
@@ -121,8 +120,11 @@ class Running:
     redeclare: Callable[[], Awaitable[bool]]
     guard: EdgeGuard
     console: Console
-    interface: str = ""  #: ``host:port`` of the vault's own interface
-    metrics: str = ""  #: ``host:port`` of the listener for scrapers; empty: there is none
+    #: ``host:port`` of each listener; empty: there is none
+    proxy: str = ""
+    admin: str = ""
+    interface: str = ""
+    metrics: str = ""
     #: set when another instance has the vault, so that this one has to end
     taken_over: asyncio.Event = field(default_factory=asyncio.Event)
     owner: VaultOwner | None = None  #: of the vault that other processes use
@@ -248,7 +250,7 @@ async def _open(
     )
     coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
     stack.callback(write_coverage, settings, coverage)
-    adopt = partial(_adopt, bind, (journal, coverage))
+    adopt = partial(adopt_rules, bind, (journal, coverage))
     load = partial(load_rules, settings, overrides)
     reloader = Reloader(settings.rules, load, adopt, in_force, metrics)
     ins = open_listeners(settings, auth.audiences, metrics, clock, guard.first)
@@ -262,12 +264,19 @@ async def _open(
     gateway = Gateway(in_force, journal, options, coverage)
     stack.push_async_callback(gateway.close)
     stack.callback(ins.close)
-    renewed = ins.with_files(partial(renew_certificates, settings, applications))
-    declared = partial(reread, governed, settings)
-    console = open_console(settings, lambda: in_force.runtime.rules, coverage, reloader.state)
-    parts = (reloader, gateway, auth, renewed, catalog, declared, guard, console)
-    started = Running("", "", in_force, vault, *parts)
-    started.taken_over = base.taken_over
+    started = Running(
+        rules=in_force,
+        vault=vault,
+        reloader=reloader,
+        gateway=gateway,
+        auth=auth,
+        renew=ins.with_files(partial(renew_certificates, settings, applications)),
+        catalog=catalog,
+        redeclare=partial(reread, governed, settings),
+        guard=guard,
+        console=open_console(settings, lambda: in_force.runtime.rules, coverage, reloader.state),
+        taken_over=base.taken_over,
+    )
     notes = Reload(metrics, "notes")
     states = (reloader.state, notes, *governed.states, *ins.states(), applications.state)
     return base, ins, started, coverage, notes, (*states, *guard.states())
@@ -332,18 +341,15 @@ async def _listen(
     stack: AsyncExitStack, base: _Base, ins: Listeners, started: Running, states: Sequence[Reload]
 ) -> None:
     """Open the listeners and begin the maintenance of keys and environments."""
-    settings, auth, realm = base.settings, base.auth, base.realm
+    settings, auth, realm, audit = base.settings, base.auth, base.realm, base.audit
     guard, metrics = base.guard, base.metrics
-    services = interface(
-        settings, realm, SharedServices(auth, metrics, guard, base.audit.interface)
-    )
-    audit = base.audit
+    services = interface(settings, realm, SharedServices(auth, metrics, guard, audit.interface))
     source = key_source(settings.keys)
     places = Places(base.store, source, auth.keys, audit.keys, lambda: audit.log)
     ring = InstanceKeys(places, lambda: vaults_of(realm.vaults()), metrics)
     enter, at = stack.enter_async_context, base.addresses
     services.keys = await enter(ring.running())
-    services.auditor = base.audit.auditor
+    services.auditor = audit.auditor
     services.approvals = await open_approvals(settings, base.store, base.vault.keyset, base.clock)
 
     async def reload() -> dict[str, str | None]:
@@ -353,7 +359,7 @@ async def _listen(
     async def scrape() -> bytes:
         return metrics.render()
 
-    checks = {"vault": vault_check(base.vault), "audit": base.audit.check, **ins.checks()}
+    checks = {"vault": vault_check(base.vault), "audit": audit.check, **ins.checks()}
     services.reload = reload
     if settings.worker is not None:
         team = Team(settings.worker, metrics.render, checks, reload)
@@ -386,15 +392,3 @@ async def _listen(
         started.proxy = await enter(proxy)
     work(stack, realm.run_maintenance(_ROUND, report), measure(realm.vaults, metrics, _ROUND))
     work(stack, keep_keys(auth, _ROUND), ring.run_maintenance(_ROUND, report), collect_often())
-
-
-async def _adopt(
-    bind: Callable[[RuleSet], Awaitable[Runtime]],
-    observers: tuple[MeteredAccessLog, Coverage],
-    fresh: RuleSet,
-) -> Runtime:
-    """New rules, ready to take effect."""
-    runtime = await bind(fresh)
-    for one in observers:
-        one.announce(fresh)
-    return runtime

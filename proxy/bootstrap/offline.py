@@ -16,8 +16,9 @@ from typing import Any
 from proxy.audit import AuditLog
 from proxy.audit.events import NOTE_CHANGED, EventKind, encode_event
 from proxy.auth.access_tokens import SigningKeys
+from proxy.auth.authorization_server import open_clients
 from proxy.auth.clients import Clients
-from proxy.auth.policies import Policies, open_clients, open_policies
+from proxy.auth.policies import Policies, open_policies
 from proxy.auth.secret_checks import SecretChecks
 from proxy.bootstrap.api import apart
 from proxy.bootstrap.audit import AuditKeys, open_log_of

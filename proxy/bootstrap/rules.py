@@ -18,6 +18,7 @@ from proxy.config import Settings
 from proxy.config.schema import SETTINGS
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
+from proxy.gateway.metrics import MeteredAccessLog
 from proxy.model.schema import records_schema
 from proxy.net.coverage import Coverage
 from proxy.net.coverage_report import CoverageReport, UnruledPath, joined_reports
@@ -282,3 +283,15 @@ async def _tried(
             return await run(await bind_rules(rules, vault, Metrics(), no_audit()), case)
         finally:
             await store.close()
+
+
+async def adopt_rules(
+    bind: Callable[[RuleSet], Awaitable[Runtime]],
+    observers: tuple[MeteredAccessLog, Coverage],
+    fresh: RuleSet,
+) -> Runtime:
+    """Bind new rules, ready to take effect, and tell the observers of them."""
+    runtime = await bind(fresh)
+    for one in observers:
+        one.announce(fresh)
+    return runtime

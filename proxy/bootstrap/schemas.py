@@ -47,9 +47,9 @@ async def declare(catalog: Catalog, files: Path | None) -> None:
 
 
 async def redeclare(catalog: Catalog, files: Path | None, state: Reload) -> bool:
-    """The same of files that may have changed; faults are logged and change nothing.
+    """The same of files that may have changed; return whether they took effect.
 
-    Whether they took effect.
+    Faults are logged and change nothing.
     """
     try:
         await declare(catalog, files)

@@ -31,8 +31,8 @@ COMMANDS: Final[dict[str, str]] = {
     "reload": "proxy.cli.operate:RELOAD_COMMAND",
     "rules": "proxy.cli.rules:COMMAND",
     "coverage": "proxy.cli.coverage:COMMAND",
-    "adopt": "proxy.cli.adopt:COMMAND",
-    "release": "proxy.cli.release:COMMAND",
+    "adopt": "proxy.cli.adopt:ADOPT_COMMAND",
+    "release": "proxy.cli.adopt:RELEASE_COMMAND",
     "schema": "proxy.cli.schema:COMMAND",
     "store": "proxy.cli.store:COMMAND",
     "backup": "proxy.cli.backup:BACKUP_COMMAND",
@@ -52,10 +52,7 @@ def commands(*names: str) -> dict[str, Command]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the arguments of the process where none are given.
-
-    Answers the exit status.
-    """
+    """Run the command line (by default that of the process); return the exit status."""
     words = sys.argv[1:] if argv is None else argv
     chosen = words[:1] if words and words[0] in COMMANDS else ()
     return execute(commands(*chosen), argv)

@@ -1,5 +1,8 @@
 """``domicile adopt``: the values that an application holds already become tokens, record by record,
 by its own list and update operations, while people work with it.
+
+``domicile release`` is the reverse, for leaving: tokens become values again; the vault keeps its
+data.
 """
 
 import argparse
@@ -25,8 +28,8 @@ from proxy.cli.walk import (
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.redactor.load.sources import resolve_references
-from proxy.redactor.tools.adoption import WalkChoice, plan_walk
-from proxy.redactor.tools.adoption_records import RecordState, WalkPlan
+from proxy.redactor.tools.adoption import WalkChoice, clear_for, plan_walk
+from proxy.redactor.tools.adoption_records import ReadRecord, RecordState, WalkPlan
 
 _MOST_PARALLEL: Final = 32
 
@@ -37,10 +40,10 @@ _ADOPTION: Final = WalkDirection(
 
 def run(arguments: Arguments) -> int:
     """Adopt; status 1 where a record is left in the clear, with the reason of each refusal."""
-    return walk_records(arguments, lambda _: _ADOPTION)
+    return _walk_records(arguments, lambda _: _ADOPTION)
 
 
-def walk_records(arguments: Arguments, direction_of: Callable[[WalkPlan], WalkDirection]) -> int:
+def _walk_records(arguments: Arguments, direction_of: Callable[[WalkPlan], WalkDirection]) -> int:
     """Plan and walk as the command line says; what both commands do."""
     from proxy.bootstrap.rules import load_rules
 
@@ -205,7 +208,7 @@ def _rate(text: str) -> float:
 
 
 #: The arguments of a walk in either direction.
-walk_arguments: Final = argument_list(
+_walk_arguments: Final = argument_list(
     argument("--application", type=site_address, metavar="URL",
         help="the application's own address (default: the upstream of the rules)"),
     argument("--proxy", type=site_address, metavar="URL",
@@ -232,6 +235,45 @@ walk_arguments: Final = argument_list(
         help="which entity, where the rules have several"),
 )  # fmt: skip
 
-COMMAND: Final = Command(
+ADOPT_COMMAND: Final = Command(
     "Turn what an application holds already into tokens, while it is used; resumable.",
-    "domicile adopt --dry-run contact", run, walk_arguments)  # fmt: skip
+    "domicile adopt --dry-run contact", run, _walk_arguments)  # fmt: skip
+
+
+def run_release(arguments: Arguments) -> int:
+    """Release; status 1 where a record is left with tokens, with the reason of each refusal."""
+    return _walk_records(arguments, lambda plan: _release_direction(plan, arguments.role))
+
+
+def _release_direction(plan: WalkPlan, role: str) -> WalkDirection:
+    """Raises ``VaultError`` where something else than values might be taken for them."""
+    name = plan.endpoint.name
+    if not clear_for(plan, role):
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"Callers of {name} see by their role: name with --role one whose view shows every "
+            f"field of {plan.entity.name} clear, and prove it with --header.",
+        )
+    if plan.endpoint.on_error.vault_down_read in ("default", "tokens"):
+        raise VaultError(
+            Code.BAD_RULES,
+            f"The rules of {name} show tokens while the vault is down, and a token must not be "
+            "taken for a value: write on_error: {vault_down: {read: 503}} while releasing.",
+        )
+
+    def unfit(record: ReadRecord) -> str:
+        masked = bool(plan.endpoint.views) and plan.masked(record)
+        return "a value looks like a mask: has the caller the role of --role?" if masked else ""
+
+    todo = frozenset((RecordState.TOKENS, RecordState.MIXED))
+    return WalkDirection("release", todo, through_proxy=False, unfit=unfit)
+
+
+_release_arguments: Final = argument_list(
+    _walk_arguments,
+    argument("--role", default="", help="role of the caller, where the rules have views by role"),
+)  # fmt: skip
+
+RELEASE_COMMAND: Final = Command(
+    "Give an application its clear values back, record by record; resumable.",
+    "domicile release --dry-run contact", run_release, _release_arguments)  # fmt: skip

@@ -13,7 +13,7 @@ from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.cli.health import reachable
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
-from proxy.model.record import Role
+from proxy.model.rights import Role
 
 if TYPE_CHECKING:
     from proxy.auth.clients import Client, Clients, NewClient

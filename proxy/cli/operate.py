@@ -8,7 +8,7 @@ from proxy.cli import command
 from proxy.cli.backend import optional_url, running_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
 from proxy.cli.remote import administered, ask_once, remote
-from proxy.model.record import Role
+from proxy.model.rights import Role
 
 
 def print_token(arguments: Arguments) -> int:

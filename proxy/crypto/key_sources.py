@@ -116,7 +116,7 @@ class BareKeys:
 
 
 class FileSource:
-    """A key file; who may read it is checked before it is (``keyfile``).
+    """A key file; who may read it is checked before it is (``key_file``).
 
     ``form``: how it tells keys.
     """

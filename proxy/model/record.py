@@ -254,33 +254,6 @@ class KeyInventory(NamedTuple):
     audit: tuple[str, ...]  #: ids, oldest first; the last one writes, all of them verify
 
 
-# Who calls the vault's own interface.
-
-
-class Role(enum.StrEnum):
-    """A duty of a client that sees no records; an administrator has all of them."""
-
-    KEY_OFFICER = "key_officer"  #: lists and rotates keys
-    ACCESS_OFFICER = "access_officer"  #: looks after clients and policies
-    AUDITOR = "auditor"  #: reads and verifies the audit log, and who may do what
-    OPERATOR = "operator"  #: metrics, readiness, reloads, and jobs in the background
-
-
-class Principal(msgspec.Struct, frozen=True):
-    """An authenticated client and its rights."""
-
-    client: str  #: its identifier; stands in the history of its writes
-    environment: str
-    admin: bool = False  #: may also change schemas, clients and policies
-    #: the access policies it is under; none: everything in its environment
-    policies: tuple[str, ...] = ()
-    roles: tuple[Role, ...] = ()  #: any: it sees no records, unless it is an administrator
-
-    def has(self, *roles: Role) -> bool:
-        """Whether it has one of these roles, or all as an administrator."""
-        return self.admin or any(role in self.roles for role in roles)
-
-
 # Limits of a request to the vault's own interface; every number is a setting, with its default
 # here.
 #

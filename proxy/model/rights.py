@@ -1,4 +1,5 @@
-"""Rights of one caller on records of one schema, combined from its access policies.
+"""Callers of the vault's own interface, and the rights of one on records of one schema, combined
+from its access policies.
 
 ``Rights`` are made once for each combination of policies and schema (``auth.rights``); a client
 without policies has ``FULL``, which costs nothing. Three things make sure that what must not be
@@ -12,6 +13,7 @@ seen is not:
   takes nothing else.
 """
 
+import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, cast
 
@@ -22,6 +24,30 @@ from proxy.model.policy import Act
 from proxy.model.query import Test
 from proxy.model.record import Fields, Record
 from proxy.model.schema import Schema
+
+
+class Role(enum.StrEnum):
+    """A duty of a client that sees no records; an administrator has all of them."""
+
+    KEY_OFFICER = "key_officer"  #: lists and rotates keys
+    ACCESS_OFFICER = "access_officer"  #: looks after clients and policies
+    AUDITOR = "auditor"  #: reads and verifies the audit log, and who may do what
+    OPERATOR = "operator"  #: metrics, readiness, reloads, and jobs in the background
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """An authenticated client and its rights."""
+
+    client: str  #: its identifier; stands in the history of its writes
+    environment: str
+    admin: bool = False  #: may also change schemas, clients and policies
+    #: the access policies it is under; none: everything in its environment
+    policies: tuple[str, ...] = ()
+    roles: tuple[Role, ...] = ()  #: any: it sees no records, unless it is an administrator
+
+    def has(self, *roles: Role) -> bool:
+        """Whether it has one of these roles, or all as an administrator."""
+        return self.admin or any(role in self.roles for role in roles)
 
 
 class VisibleRecord(Record, frozen=True):

@@ -245,10 +245,7 @@ class Conversion:
         return converted
 
     def fitting(self, fields: Fields) -> tuple[Fields, Unfit | None]:
-        """The same without the values that cannot be converted.
-
-        And why the first of them cannot.
-        """
+        """The values without those that cannot be converted, and why the first of them cannot."""
         if self.idle:
             return fields, None
         converted = {name: value for name, value in fields.items() if name not in self._removed}

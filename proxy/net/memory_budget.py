@@ -310,10 +310,7 @@ def collect_cycles(aside: int) -> int:
 
 
 def bound_arenas() -> bool:
-    """Bound the memory that the allocator keeps; once, at the start of a process.
-
-    Whether there was something to bound.
-    """
+    """Bound the memory that the allocator keeps, once, as a process starts; whether it could be."""
     mallopt = _function("mallopt")
     return (
         mallopt is not None

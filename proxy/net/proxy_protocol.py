@@ -117,10 +117,7 @@ def _binary(data: bytes) -> Preamble | None:
 
 
 def _extras(data: bytes, at: int) -> bool:
-    """Check the further fields behind the addresses.
-
-    Whether a field reports TLS towards the caller.
-    """
+    """Check the fields behind the addresses; return whether one reports TLS towards the caller."""
     secure = False
     for kind, start, end in _fields(data, at):
         if kind == _CRC32C:

@@ -13,12 +13,12 @@ from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import FEW, free, strides
 from proxy.redactor import form, xml_texts
+from proxy.redactor.inner_texts import Candidate, found_inside
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened, unescaped, unwrapped
 from proxy.redactor.message import CODECS, Media, cell_writers, write_cell
 from proxy.redactor.pages import Region, acting, is_markup, opens_tag, text
 from proxy.redactor.redact import ParsedBody, Spot
-from proxy.redactor.running_text import Candidate, found_inside
 
 #: Bytes ``start`` to ``end`` become ``content``.
 Edit = tuple[int, int, bytes]

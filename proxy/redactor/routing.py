@@ -1,7 +1,7 @@
 """Routing: the operation of a request, if any. Match wide, forward exact.
 
 A plain path costs one look-up in a trie, whatever the number of rules. Only unusual paths (escapes,
-``//``, ``;``, backslash, dot segments, trailing slash) pay for ``paths.readings``. What counts as
+``//``, ``;``, backslash, dot segments, trailing slash) pay for ``path.readings``. What counts as
 the same request:
 
 * the path in any usual reading, and in either case of its ASCII letters when no rule has it exactly
@@ -46,39 +46,50 @@ UNNAMED = (
 )
 
 #: Methods that need no second look: upper case already, and not HEAD, which is GET.
-_SPELT = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_PLAIN_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-class _Site:
-    """An endpoint's rules: tries by method, of POST overrides, and of all paths."""
+class _Routes:
+    """The rules of one endpoint: by method and path, in exact and in folded case."""
 
-    __slots__ = ("capital", "endpoint", "exact", "folded", "others", "paths", "prefix", "rivals")
+    __slots__ = (
+        "capitalized",
+        "case_folded",
+        "endpoint",
+        "exact",
+        "override_rules",
+        "overrides",
+        "paths",
+        "prefix",
+    )
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.prefix = path_segments(endpoint.prefix.encode())
         self.exact: dict[str, Trie[Rule]] = {}
-        self.folded: dict[str, Trie[Rule]] = {}
-        self.others: Trie[Operation] = Trie(fold=True)
+        self.case_folded: dict[str, Trie[Rule]] = {}
+        self.overrides: Trie[Operation] = Trie(fold=True)  #: that a POST may mean by ``_method``
         self.paths: Trie[Operation] = Trie(fold=True)  #: of operations, whatever their method
-        self.capital: set[str] = set()  #: methods with a rule whose path has a capital letter
-        self.rivals: list[tuple[PathTemplate, Operation]] = []  #: what ``others`` holds
+        self.capitalized: set[str] = set()  #: methods with a rule whose path has a capital
+        self.override_rules: list[
+            tuple[PathTemplate, Operation]
+        ] = []  #: the rules in ``overrides``
 
     def add(self, operation: Rule) -> None:
         template = parse_template(operation.template)
-        capital = any(segment.text != segment.text.lower() for segment in template.segments)
+        capitalized = any(segment.text != segment.text.lower() for segment in template.segments)
         for method in operation.methods:
             self.exact.setdefault(method, Trie()).add(template, operation)
-            self.folded.setdefault(method, Trie(fold=True)).add(template, operation)
-            if capital:
-                self.capital.add(method)
+            self.case_folded.setdefault(method, Trie(fold=True)).add(template, operation)
+            if capitalized:
+                self.capitalized.add(method)
         if isinstance(operation, PassRule):
             return
         self.paths.add(template, operation)
         if _matters_to_post(operation):
-            self.others.add(template, operation)
-            self.rivals.append((template, operation))
+            self.overrides.add(template, operation)
+            self.override_rules.append((template, operation))
 
     def find(self, method: str, path: Sequence[bytes]) -> RouteMatch[Rule] | None:
         """The rule of a path; one in other letter case only if no operation has it exactly."""
@@ -88,8 +99,8 @@ class _Site:
         hit = trie.find(path)
         if hit is not None and isinstance(hit[0], Operation):
             return hit
-        if method in self.capital or any(map(_has_capitals, path)):
-            return _first(hit, self.folded[method].find(path))
+        if method in self.capitalized or any(map(_has_capitals, path)):
+            return _first(hit, self.case_folded[method].find(path))
         return hit
 
 
@@ -97,10 +108,10 @@ class Router:
     """Finds the operation and the endpoint of a request; built once per rule set, immutable."""
 
     def __init__(self, operations: Iterable[Rule], endpoints: Iterable[Endpoint]) -> None:
-        self._sites = {endpoint.name: _Site(endpoint) for endpoint in endpoints}
+        self._sites = {endpoint.name: _Routes(endpoint) for endpoint in endpoints}
         for operation in operations:
             self._sites[operation.endpoint.name].add(operation)
-        self._anywhere = _longest_prefix_first(
+        self._hostless = _longest_prefix_first(
             site for site in self._sites.values() if not site.endpoint.hosts
         )
         hosts = {host for site in self._sites.values() for host in site.endpoint.hosts}
@@ -108,14 +119,14 @@ class Router:
             host: _longest_prefix_first(
                 site for site in self._sites.values() if host in site.endpoint.hosts
             )
-            + self._anywhere
+            + self._hostless
             for host in hosts
         }
-        everywhere = self._anywhere[0] if len(self._sites) == 1 and self._anywhere else None
-        self._contested: dict[int, tuple[bool, bool]] = {}  #: by identity of the operation
+        everywhere = self._hostless[0] if len(self._sites) == 1 and self._hostless else None
+        self._override_answers: dict[int, tuple[bool, bool]] = {}
         #: the one endpoint without host and prefix, which is how most proxies run: nothing to
         #: choose from
-        self._alone = everywhere if everywhere and not everywhere.prefix else None
+        self._only = everywhere if everywhere and not everywhere.prefix else None
 
     def match(
         self, method: str, host: str, target: bytes, override: str | None = None
@@ -130,23 +141,23 @@ class Router:
         path, _, query = target.partition(b"?")
         if override or (query and maybe_in_query(query)) or not is_plain(path):
             return self._match_any(method, host, split_target(target), override)
-        parts, sites, site = tuple(path.split(b"/")[1:]), self._anywhere, self._alone
+        parts, sites, site = tuple(path.split(b"/")[1:]), self._hostless, self._only
         if site is None:
             if self._by_host:
                 sites = self._by_host.get(bare_host(host), sites)
             site = _site(sites, parts)
         trie = None if site is None else site.exact.get(method)
-        if trie is None and method not in _SPELT:
+        if trie is None and method not in _PLAIN_METHODS:
             return self._match_any(method, host, Target(path, b"", None), None)
         hit: RouteMatch[Rule] | None = None
         if trie is not None and site is not None:
             hit = trie.find(parts)
             if (hit is None or isinstance(hit[0], PassRule)) and (
-                method in site.capital or path != path.lower()
+                method in site.capitalized or path != path.lower()
             ):
-                hit = _first(hit, site.folded[method].find(parts))
+                hit = _first(hit, site.case_folded[method].find(parts))
         if b"." in path:
-            hit = _agreed_loosely(hit, sites, [method], (parts,))
+            hit = _agreed_with_looser(hit, sites, [method], (parts,))
         return _as_match(hit) if hit else None
 
     def _match_any(
@@ -154,20 +165,20 @@ class Router:
     ) -> Match | PassRule | None:
         """The same for all hosts, methods and paths that the request can be read as."""
         paths = (path_segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
-        choices, methods = self._choices(host, parts), _methods(method, parts.query, override)
+        choices, methods = self._sites_of(host, parts), _methods(method, parts.query, override)
         hit = _agreed(choices, methods, paths)
         for sites in choices:
-            hit = _agreed_loosely(hit, sites, methods, paths)
+            hit = _agreed_with_looser(hit, sites, methods, paths)
         if hit is None and "PATCH" in methods[1:] and self._ruled(product(choices, paths)):
             raise VaultError(Code.OPERATION_DENIED, UNNAMED)
         return _as_match(hit) if hit else None
 
     def ruled(self, host: str, target: bytes) -> bool:
         """Whether an operation of any method names this path in any reading."""
-        return self._ruled(((site,), path) for site, path in self._placed(host, target))
+        return self._ruled(((site,), path) for site, path in self._readings_of(host, target))
 
     @staticmethod
-    def _ruled(readings_of: Iterable[tuple[Sequence[_Site], PathReading]]) -> bool:
+    def _ruled(readings_of: Iterable[tuple[Sequence[_Routes], PathReading]]) -> bool:
         return any(
             site.paths.find(reading)
             for sites, path in readings_of
@@ -177,9 +188,11 @@ class Router:
 
     def endpoint(self, host: str, target: bytes) -> Endpoint | None:
         """The endpoint of a request, or ``None``; two readings of two raise ``BAD_REQUEST``."""
-        if self._alone is not None:
-            return self._alone.endpoint
-        endpoints = {site.endpoint.name: site.endpoint for site, _ in self._placed(host, target)}
+        if self._only is not None:
+            return self._only.endpoint
+        endpoints = {
+            site.endpoint.name: site.endpoint for site, _ in self._readings_of(host, target)
+        }
         if len(endpoints) > 1:
             raise VaultError(
                 Code.BAD_REQUEST,
@@ -190,61 +203,59 @@ class Router:
     def overridable(self, host: str, target: bytes) -> bool:
         """Whether rules of other methods name this path, so that ``_method`` in a POST matters."""
         return any(
-            site.others.find(reading)
-            for site, path in self._placed(host, target)
+            site.overrides.find(reading)
+            for site, path in self._readings_of(host, target)
             for reading in (path, *looser(path))
         )
 
     def may_change_operation(self, operation: Operation, target: bytes) -> bool:
         """Whether a ``_method`` in the body of a POST for this operation may select another one.
 
-        Looked up once for each.
-
-        A GET that names nothing but parameters matters only where the target has some.
+        Computed once for each. A GET that names nothing but parameters matters only where the
+        target has some.
         """
-        answers = self._contested.get(id(operation))
+        answers = self._override_answers.get(id(operation))
         if answers is None:
             template = parse_template(operation.template)
             others = [
                 one
-                for path, one in self._sites[operation.endpoint.name].rivals
-                if overlaps(template, path)
+                for path, one in self._sites[operation.endpoint.name].override_rules
+                if one is not operation and overlaps(template, path)
             ]
-            rivals = [one for one in others if one is not operation]
             answers = (
-                any(set(one.methods) != {"GET"} or one.request.body for one in rivals),
-                bool(rivals),
+                any(set(one.methods) != {"GET"} or one.request.body for one in others),
+                bool(others),
             )
-            self._contested[id(operation)] = answers
+            self._override_answers[id(operation)] = answers
         return answers[b"?" in target]
 
-    def _placed(self, host: str, target: bytes) -> Iterator[tuple[_Site, PathReading]]:
+    def _readings_of(self, host: str, target: bytes) -> Iterator[tuple[_Routes, PathReading]]:
         """Every endpoint and path that a request can be read as one for."""
         path = target.partition(b"?")[0]
         if is_plain(path):
             segments = path_segments(path)
             site = _site(
-                self._by_host.get(bare_host(host), self._anywhere)
+                self._by_host.get(bare_host(host), self._hostless)
                 if self._by_host
-                else self._anywhere,
+                else self._hostless,
                 segments,
             )
             if site is not None:
                 yield site, segments
             return
         parts = split_target(target)
-        for sites, reading in product(self._choices(host, parts), readings(parts.path)):
+        for sites, reading in product(self._sites_of(host, parts), readings(parts.path)):
             site = _site(sites, reading)
             if site is not None:
                 yield site, reading
 
-    def _choices(self, host: str, parts: Target) -> list[tuple[_Site, ...]]:
+    def _sites_of(self, host: str, parts: Target) -> list[tuple[_Routes, ...]]:
         """The endpoints that fit host and absolute target, best first."""
         if not self._by_host:
-            return [self._anywhere]
-        chosen = [self._by_host.get(bare_host(host), self._anywhere)]
+            return [self._hostless]
+        chosen = [self._by_host.get(bare_host(host), self._hostless)]
         if parts.authority is not None:
-            other = self._by_host.get(bare_host(parts.authority.decode("latin-1")), self._anywhere)
+            other = self._by_host.get(bare_host(parts.authority.decode("latin-1")), self._hostless)
             if other is not chosen[0]:
                 chosen.append(other)
         return chosen
@@ -275,11 +286,11 @@ def bare_host(host: str) -> str:
     return host.removesuffix(".")
 
 
-def _longest_prefix_first(sites: Iterable[_Site]) -> tuple[_Site, ...]:
+def _longest_prefix_first(sites: Iterable[_Routes]) -> tuple[_Routes, ...]:
     return tuple(sorted(sites, key=lambda site: -len(site.prefix)))
 
 
-def _site(sites: Sequence[_Site], path: PathReading) -> _Site | None:
+def _site(sites: Sequence[_Routes], path: PathReading) -> _Routes | None:
     for site in sites:
         if path[: len(site.prefix)] == site.prefix:
             return site
@@ -297,12 +308,9 @@ def _methods(method: str, query: bytes, override: str | None) -> list[str]:
 
 
 def _agreed(
-    choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[PathReading, ...]
+    choices: list[tuple[_Routes, ...]], methods: list[str], paths: tuple[PathReading, ...]
 ) -> RouteMatch[Rule] | None:
-    """The one operation that all readings with a hit agree on.
-
-    The standard reading's placeholders.
-    """
+    """The one operation that all readings with a hit agree on, as the standard reading has it."""
     agreed: RouteMatch[Rule] | None = None
     for hit in _hits(choices, methods, paths):
         agreed = _first(agreed, hit)
@@ -312,10 +320,7 @@ def _agreed(
 def _first(
     first: RouteMatch[Rule] | None, second: RouteMatch[Rule] | None
 ) -> RouteMatch[Rule] | None:
-    """Combine two readings: an operation beats a passing rule, two operations are refused.
-
-    Two operations are refused.
-    """
+    """Combine two readings: an operation beats a passing rule, two operations are refused."""
     if first is None or second is None:
         return first or second
     if isinstance(second[0], PassRule):
@@ -327,15 +332,15 @@ def _first(
     return first
 
 
-def _agreed_loosely(
+def _agreed_with_looser(
     agreed: RouteMatch[Rule] | None,
-    sites: Sequence[_Site],
+    sites: Sequence[_Routes],
     methods: Sequence[str],
     paths: Iterable[PathReading],
 ) -> RouteMatch[Rule] | None:
     """Combine a match with those of looser readings of the path.
 
-    A rule that names the ending itself is certain.
+    A rule whose template ends in a fixed text is certain: no looser reading counts then.
     """
     if agreed is not None and not _ends_openly(agreed[0]):
         return agreed
@@ -360,7 +365,9 @@ def _two_ways() -> VaultError:
 
 
 def _hits(
-    choices: list[tuple[_Site, ...]], methods: Sequence[str], paths: tuple[PathReading, ...]
+    choices: list[tuple[_Routes, ...]],
+    methods: Sequence[str],
+    paths: tuple[PathReading, ...],
 ) -> Iterator[RouteMatch[Rule]]:
     """Yield the match of each combination of host, reading and method."""
     for sites, path in product(choices, paths):

@@ -18,6 +18,8 @@ from proxy.storage.changes import (
     AddVersion,
     Attach,
     Bind,
+    Change,
+    Conflict,
     Detach,
     ForgetReplies,
     Insert,
@@ -50,6 +52,11 @@ class PreconditionFailed(Exception):
     def __init__(self, hashes: frozenset[bytes] = frozenset()) -> None:
         super().__init__("a precondition does not hold")
         self.hashes = hashes
+
+    def conflict(self, change: Change) -> Conflict:
+        """The conflict of a change, with the taken ones of its hashes in its order."""
+        unique = change.unique if isinstance(change, Insert | StageRow) else ()
+        return Conflict(change, tuple(one for one in dict.fromkeys(unique) if one in self.hashes))
 
 
 class CellForm(Protocol):

@@ -15,7 +15,7 @@ from proxy.edge.firewall import Firewall, Mode
 from proxy.edge.quotas import Quotas
 from proxy.edge.rate_limit import RateLimit, RatePolicy
 from proxy.errors import Code, VaultError
-from proxy.model.record import Principal
+from proxy.model.rights import Principal
 from proxy.net.client_address import Trusted
 from tests.support.api import Client, Said, services, serving
 

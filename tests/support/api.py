@@ -50,7 +50,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.model.policy_reader import read_policy
-from proxy.model.record import Principal, Role
+from proxy.model.rights import Principal, Role
 from proxy.model.schema import HASHED, RecordKeys, records_schema
 from proxy.model.schema_document import read_definition
 from proxy.net.client_address import Trusted

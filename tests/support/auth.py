@@ -10,9 +10,8 @@ from unittest.mock import patch
 
 import argon2
 
-from proxy.auth.authorization_server import AuthorizationServer
+from proxy.auth.authorization_server import AuthOptions, AuthorizationServer, open_service
 from proxy.auth.clients import Grant, NewClient
-from proxy.auth.policies import AuthOptions, open_service
 from proxy.crypto.keyset import Keyset
 from proxy.storage.base import Store
 from tests.support.audit import audit_context

@@ -141,9 +141,8 @@ class BoundOperation:
             self.collection.observe("late")
 
     def permit(self, *, writes: bool) -> None:
-        """The audit log has a fault.
-
-        Raise ``VaultError(AUDIT_DOWN)`` unless the request reads, and may be answered with tokens.
+        """Raise ``VaultError(AUDIT_DOWN)`` for a fault of the audit log, unless the request reads
+        and may be answered with tokens.
         """
         try:
             self.audit.sink.ready()

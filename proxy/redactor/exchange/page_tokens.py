@@ -18,11 +18,11 @@ from proxy.model.schema import Value
 from proxy.offload import SMALL, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.known_tokens import Words
+from proxy.redactor.inner_texts import Candidate
 from proxy.redactor.message import Request, Response
 from proxy.redactor.pages import NamedText, named_texts, text
 from proxy.redactor.restore import Edit, EscapingKinds, candidates, untouched
 from proxy.redactor.rules import Verb
-from proxy.redactor.running_text import Candidate
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import INDEXED_DIGITS, NUMBER_IN_TEXT, digits_of
 from proxy.tokenization.normalize import calling_codes

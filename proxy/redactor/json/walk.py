@@ -164,7 +164,7 @@ class DocumentWalk:
         self._suspects: list[tuple[int, str, Nested]] = []
 
     def read(self) -> None:
-        """DocumentWalk the whole document.
+        """Walk the whole document.
 
         Faults of its syntax come first, then what makes it ambiguous.
         """

@@ -30,11 +30,12 @@ from proxy.redactor.rules import (
 )
 from proxy.redactor.search.search import NOBODYS, search_in_words
 from proxy.redactor.tools.explain import (
+    KEEPING,
     arguments_in_words,
     body_in_words,
-    carriers_in_words,
     id_in_words,
     keep_in_words,
+    response_in_words,
 )
 from proxy.redactor.tools.protection_facts import (
     NO_RENAMES,
@@ -75,8 +76,8 @@ class RuleChange(NamedTuple):
 _NOTHING: Final = Fact("none")
 
 _ANY: Final = re.compile(r"\{[^{}]*\}")
-#: Decide the meaning of empty, missing or returning values.
-_WORDS: Final = ("absent", "nulls", "empty", "own_token", "own_mask")
+#: Parts of an answer that have facts of their own.
+_APART: Final = ("body", "id", "complete", "success")
 #: Where searches have their values.
 _SOURCES: Final = {
     "query": "the parameter",
@@ -277,13 +278,8 @@ def _of_field(name: str, fields: Mapping[str, FieldRule], entity: str) -> Fact:
 def _words(rule: Operation, entity: str) -> dict[str, Fact]:
     request, response = rule.request, rule.response
     refusing = {"other kinds of bodies": request.other_kinds, "files": request.files}
-    columns = sorted(response.columns.items())
     others = {
-        **{word: getattr(response, word) for word in ("restore", "scan", "stream")},
-        "only": ", ".join(sorted(response.only)),
-        "columns": ", ".join(f"{column} {name}" for column, name in columns),
-        "formulas": "escape" if response.escapes_formulas else "",
-        "carriers": ", ".join(sorted(carriers_in_words(response))),
+        **{key: _listed(one) for key, one in response_in_words(rule).items() if key not in _APART},
         "patch": request.patch,
         "success": ", ".join(map(str, sorted(response.success))),
         "refusals with 200": "in doubt" if response.presumed else "",
@@ -291,7 +287,7 @@ def _words(rule: Operation, entity: str) -> dict[str, Fact]:
         "keep": keep_in_words(rule),
         "id": _id_in_words(rule, rule.id, request.body),
         "id of the answer": _id_in_words(rule, response.id, response.body),
-        **{word: getattr(request, word) for word in _WORDS},
+        **{word: getattr(request, word) for word in KEEPING},
     }
     all_told = response.complete or response.lists_created or response.changes_all
     return {
@@ -301,6 +297,13 @@ def _words(rule: Operation, entity: str) -> dict[str, Fact]:
         **{name: Fact(str(word), word is OtherKinds.REFUSE) for name, word in refusing.items()},
         **{name: Fact(str(word or "none")) for name, word in others.items()},
     }
+
+
+def _listed(value: object) -> str:
+    """A word of an explanation as one text; empty for what is not there."""
+    if isinstance(value, Mapping):
+        value = [" ".join(pair) for pair in value.items()]
+    return ", ".join(sorted(value)) if isinstance(value, list) else str(value or "")
 
 
 def _conditions(response: ResponseRule) -> Iterator[str]:

@@ -133,7 +133,7 @@ def _about(operation: Operation, endpoint: Endpoint, role: str) -> dict[str, Any
         "fields": {field.name: _field(field) for field in operation.entity.fields.values()},
         "id": id_in_words(operation.id, operation.request.body),
         "request": _request(operation),
-        "response": _response(operation),
+        "response": response_in_words(operation),
         "query": dict(operation.request.query),
         **({"passed": list(map(" ".join, passed))} if (passed := passed_places(operation)) else {}),
         **({"search": search_in_words(search)} if (search := operation.request.search) else {}),
@@ -246,12 +246,12 @@ _EXAMPLES: Final = {
 }  # fmt: skip
 
 #: Keys of a request that decide the meaning of empty or missing values.
-_KEEPING: Final = ("absent", "nulls", "empty", "own_token", "own_mask")
+KEEPING: Final = ("absent", "nulls", "empty", "own_token", "own_mask")
 
 
 def _request(operation: Operation) -> dict[str, Any]:
     rule = operation.request
-    words = {word: str(getattr(rule, word)) for word in (*_KEEPING, "other_kinds", "files")}
+    words = {word: str(getattr(rule, word)) for word in (*KEEPING, "other_kinds", "files")}
     patch = {"patch": str(rule.patch)} if rule.patch is not None else {}
     return (
         {"body": body_in_words(rule.body)}
@@ -265,7 +265,8 @@ def passed_places(operation: Operation) -> list[tuple[str, str]]:
     return [one for each in each_operation([operation]) for one in each.request.passed.labels]
 
 
-def _response(operation: Operation) -> dict[str, Any]:
+def response_in_words(operation: Operation) -> dict[str, Any]:
+    """Describe the handling of an answer, by the keys of the rule language."""
     rule = operation.response
     return {
         "body": body_in_words(rule.body),

@@ -21,7 +21,7 @@ import asyncpg
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks
-from proxy.storage.changes import Change, Conflict, Insert, StageRow, Underway
+from proxy.storage.changes import Change, Conflict, Underway
 from proxy.storage.postgres.batch import LockedRows, PostgresSegment, QueuedCommit
 from proxy.storage.postgres.faults import (
     is_link_fault,
@@ -355,14 +355,9 @@ async def _change(connection: Any, sql: TableSql, change: Change) -> int:
     try:
         return await segment.run(connection)
     except PreconditionFailed as unmet:
-        raise Conflict(change, _in_order(change, unmet.hashes)) from None
+        raise unmet.conflict(change) from None
     except asyncpg.IntegrityConstraintViolationError:
         raise Conflict(change) from None
-
-
-def _in_order(change: Change, taken: frozenset[bytes]) -> tuple[bytes, ...]:
-    unique = change.unique if isinstance(change, Insert | StageRow) else ()
-    return tuple(token for token in dict.fromkeys(unique) if token in taken)
 
 
 def _is_down(error: VaultError) -> bool:

@@ -269,16 +269,11 @@ def _change(connection: WriterConnection, sql: Statements, change: Change) -> in
     try:
         return segment.run(connection)
     except PreconditionFailed as unmet:
-        raise Conflict(change, _in_order(change, unmet.hashes)) from None
+        raise unmet.conflict(change) from None
     except IntegrityError as error:
         if is_taken(error):
             raise Conflict(change) from None
         raise
-
-
-def _in_order(change: Change, taken: frozenset[bytes]) -> tuple[bytes, ...]:
-    unique = change.unique if isinstance(change, Insert | StageRow) else ()
-    return tuple(token for token in dict.fromkeys(unique) if token in taken)
 
 
 # Large groups of commits in a line before the writer's thread.

@@ -39,7 +39,7 @@ from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.tallies import WriterConnection
 
 #: Milliseconds to wait for a locked database: on the event loop, and when the log is emptied.
-_IMPATIENT, _TIDYING = 0, 50
+_NO_WAIT, _CHECKPOINT_WAIT = 0, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class WriterLimits:
     #: Changes of a group at most that the event loop runs itself; more would hold up everybody.
     inline: int = 256
     #: Seconds that it may take for them. After a group that took longer (a cold disk, a huge
-    #: database) the thread runs the statements of so many groups.
+    #: database) the thread runs the statements of the next ``spared`` groups.
     slow: float = 0.01
     spared: int = 100
     #: Seconds without work after which the log is moved into the database, and is emptied: where it
@@ -90,21 +90,21 @@ class SqliteWriter:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Work | WriterTask] = deque()
-        self._blocked: deque[asyncio.Future[None]] = deque()
+        self._awaiting_room: deque[asyncio.Future[None]] = deque()
         self._tasks: SimpleQueue[Task] = SimpleQueue()  # for the thread
-        self._resting = True  # the thread has nothing to do and none is on its way to it
+        self._thread_idle = True  #: no task runs there, and none is on its way
         self._closed: asyncio.Future[None] | None = None
         self._connection: WriterConnection | None = None
-        self._patience = -1  # its current setting on the connection
-        self._dirty = False  # there is something in the log
-        self._moved = False  # which the database has as well
-        self._tidying: asyncio.TimerHandle | None = None
-        self._spared = 0
-        self._several = False  # the last group had more than one commit
-        self._large = False  # there may be a large commit among those that wait
-        self._handed = 0  # commits whose statements the thread runs, or will run
-        self._since = 0.0  # when the oldest of those that wait was accepted
-        self._last = 0.0  # when a group was last durable
+        self._busy_timeout = -1  #: milliseconds, as the connection has it; -1: not set yet
+        self._log_filled = False  #: whether a checkpoint has something to do
+        self._log_copied = False  #: whether the database has all of the log, which is not empty
+        self._timer: asyncio.TimerHandle | None = None  #: of the next checkpoint
+        self._groups_for_thread = 0  #: next groups that the loop does not run, after a slow one
+        self._last_had_several = False  #: whether the last group had more than one commit
+        self._large_waits = False  #: whether a large commit may be among those that wait
+        self._on_thread = 0  #: commits whose statements the thread runs, or will run
+        self._oldest_accepted = 0.0  #: when the oldest of those that wait came
+        self._last_durable = 0.0  #: when the last group became durable
         hooks.waiting = self._waiting.__len__
         self._thread = threading.Thread(target=self._run, name="vault-writer", daemon=True)
         self._thread.start()
@@ -112,14 +112,14 @@ class SqliteWriter:
     @property
     def full(self) -> bool:
         """Whether as many commits wait as may."""
-        return len(self._waiting) + self._handed >= self._limits.waiting
+        return len(self._waiting) + self._on_thread >= self._limits.waiting
 
     async def room(self) -> None:
         """Wait until there is room for one more commit."""
         while self.full:
             if self._closed is not None:
                 raise closed()
-            self._blocked.append(turn := self._loop.create_future())
+            self._awaiting_room.append(turn := self._loop.create_future())
             await turn
 
     def submit(self, sql: Statements, changes: Sequence[Change]) -> asyncio.Future[None]:
@@ -138,7 +138,7 @@ class SqliteWriter:
         """Finish accepted work, close the connection, end the thread. Idempotent."""
         if self._closed is None:
             self._closed = self._loop.create_future()
-            if self._resting:
+            if self._thread_idle:
                 self._tasks.put(None)
         await asyncio.shield(self._closed)
         self._thread.join()
@@ -148,29 +148,29 @@ class SqliteWriter:
         if self._closed is not None:
             raise closed()
         waiting = self._waiting
-        if small and len(waiting) + self._handed >= self._limits.waiting:
+        if small and len(waiting) + self._on_thread >= self._limits.waiting:
             return False
         if not waiting:
-            self._since = perf_counter()
+            self._oldest_accepted = perf_counter()
         waiting.append(item)
         large = not (small or isinstance(item, WriterTask)) and is_large_commit(item[2])
-        self._large = self._large or large
-        if self._resting:
-            self._resting = False
+        self._large_waits = self._large_waits or large
+        if self._thread_idle:
+            self._thread_idle = False
             if large:
                 self._start()
             else:
                 self._loop.call_soon(self._gather, 0)
-        elif large and self._handed:
+        elif large and self._on_thread:
             while waiting and not isinstance(waiting[0], WriterTask):
-                self._hand(self._take())
-            self._large = bool(waiting)
+                self._give_to_thread(self._take())
+            self._large_waits = bool(waiting)
         return True
 
     def _gather(self, before: int) -> None:
         """Begin a group once a turn of the loop brings no more, at once if none came so of late."""
         waiting = len(self._waiting)
-        if before < waiting < self._limits.gathered and (self._several or waiting > 1):
+        if before < waiting < self._limits.gathered and (self._last_had_several or waiting > 1):
             self._loop.call_soon(self._gather, waiting)
         else:
             self._start()
@@ -182,18 +182,18 @@ class SqliteWriter:
             self._tasks.put(partial(self._do_job, first))
             return
         group = [first, *self._take(1)] if self._waiting else [first]
-        self._several = len(group) > 1
-        if not self._large and self._begin(group):
-            self._tasks.put(partial(self._do_group, group, self._since, begun=True))
+        self._last_had_several = len(group) > 1
+        if not self._large_waits and self._begin(group):
+            self._tasks.put(partial(self._do_group, group, self._oldest_accepted, begun=True))
         else:
-            self._hand(group)
-        self._large = self._large and bool(self._waiting)
+            self._give_to_thread(group)
+        self._large_waits = self._large_waits and bool(self._waiting)
 
-    def _hand(self, group: list[Work]) -> None:
-        if not self._handed:
+    def _give_to_thread(self, group: list[Work]) -> None:
+        if not self._on_thread:
             turns.hasten()
-        self._handed += len(group)
-        self._tasks.put(LargeCommits(group, self._since))
+        self._on_thread += len(group)
+        self._tasks.put(LargeCommits(group, self._oldest_accepted))
 
     def _take(self, taken: int = 0) -> list[Work]:
         """Take the waiting commits, up to the next job; ``taken``: those that the group has."""
@@ -216,49 +216,49 @@ class SqliteWriter:
             len(group) > 1 and sum([len(changes) for _, _, changes in group]) > self._limits.inline
         ):
             return False
-        if self._spared:
-            self._spared -= 1
+        if self._groups_for_thread:
+            self._groups_for_thread -= 1
             return False
         start = perf_counter()
         try:
-            if self._patience != _IMPATIENT:
-                self._wait_for_others(connection, _IMPATIENT)
+            if self._busy_timeout != _NO_WAIT:
+                self._set_busy_timeout(connection, _NO_WAIT)
             self._source.check()
             begin_group(connection, group)
         except Exception:  # noqa: BLE001 - the thread tries it again and tells who is at fault
-            _give_up(connection)
+            _abandon(connection)
             return False
         if perf_counter() - start > self._limits.slow:
-            self._spared = self._limits.spared
+            self._groups_for_thread = self._limits.spared
         return True
 
-    def _go_on(self) -> None:
+    def _next_task(self) -> None:
         """The thread is free again."""
         if self._waiting:
             self._loop.call_soon(self._gather, 0)
         elif self._closed is not None:
             self._tasks.put(None)
         else:
-            self._resting = True
-            if self._dirty and self._tidying is None:
-                self._tidying = self._loop.call_later(self._limits.idle, self._tidy)
+            self._thread_idle = True
+            if self._log_filled and self._timer is None:
+                self._timer = self._loop.call_later(self._limits.idle, self._checkpoint_if_due)
 
-    def _tidy(self) -> None:
+    def _checkpoint_if_due(self) -> None:
         """Checkpoint the log after a while without writes."""
-        self._tidying = None
-        if not self._resting or self._closed is not None:
-            return  # ``_go_on`` comes again
-        quiet = perf_counter() - self._last
-        due = self._limits.log_idle if self._moved else self._limits.idle
+        self._timer = None
+        if not self._thread_idle or self._closed is not None:
+            return  # ``_next_task`` comes again
+        quiet = perf_counter() - self._last_durable
+        due = self._limits.log_idle if self._log_copied else self._limits.idle
         if quiet < due:
-            self._tidying = self._loop.call_later(due - quiet, self._tidy)
+            self._timer = self._loop.call_later(due - quiet, self._checkpoint_if_due)
             return
-        self._resting = False
-        self._tasks.put(partial(self._do_tidy, empty=quiet >= self._limits.log_idle))
+        self._thread_idle = False
+        self._tasks.put(partial(self._do_checkpoint, empty=quiet >= self._limits.log_idle))
 
-    def _settle_handed(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
-        self._handed -= len(group)
-        if not self._handed:
+    def _settle_on_thread(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
+        self._on_thread -= len(group)
+        if not self._on_thread:
             turns.relax()
         self._settle(group, outcomes, since)
 
@@ -272,23 +272,23 @@ class SqliteWriter:
         else:
             for (future, _, _), fault in zip(group, outcomes, strict=True):
                 _resolve(future, None, fault)
-        if self._blocked:
-            self._unblock()
-        self._last = perf_counter()
-        self._hooks.on_batch(len(group), self._last - since)
-        if not self._handed:
-            self._go_on()
+        if self._awaiting_room:
+            self._give_room()
+        self._last_durable = perf_counter()
+        self._hooks.on_batch(len(group), self._last_durable - since)
+        if not self._on_thread:
+            self._next_task()
 
     def _settle_job(self, job: WriterTask, answer: Any, fault: Exception | None) -> None:
         _resolve(job.future, answer, fault)
-        self._unblock()
-        self._last = perf_counter()
-        self._go_on()
+        self._give_room()
+        self._last_durable = perf_counter()
+        self._next_task()
 
-    def _unblock(self) -> None:
-        free = self._limits.waiting - len(self._waiting) - self._handed
-        while free > 0 and self._blocked:
-            turn = self._blocked.popleft()
+    def _give_room(self) -> None:
+        free = self._limits.waiting - len(self._waiting) - self._on_thread
+        while free > 0 and self._awaiting_room:
+            turn = self._awaiting_room.popleft()
             if not turn.done():
                 turn.set_result(None)
                 free -= 1
@@ -296,15 +296,15 @@ class SqliteWriter:
     def _settle_close(self) -> None:
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
-        if self._tidying is not None:
-            self._tidying.cancel()
-        self._unblock()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._give_room()
 
-    def _wait_for_others(self, connection: Connection, patience: int) -> None:
+    def _set_busy_timeout(self, connection: Connection, patience: int) -> None:
         """Set the lock time-out of the connection; for the holder of the turn."""
-        if self._patience != patience:
+        if self._busy_timeout != patience:
             connection.execute(f"PRAGMA busy_timeout = {patience}")
-            self._patience = patience
+            self._busy_timeout = patience
 
     # ------------------------------------------------------------ on the writer's thread
 
@@ -328,22 +328,22 @@ class SqliteWriter:
         try:
             if begun:  # it was looked at then, and the loop is slow to release the lock
                 connection = cast("WriterConnection", self._connection)
-                self._dirty, self._moved = True, False
+                self._log_filled, self._log_copied = True, False
             else:
                 connection = self._connected()
-                self._wait_for_others(connection, self._limits.patience)
+                self._set_busy_timeout(connection, self._limits.patience)
             outcomes = apply_group(connection, group, begun=begun)
         except Exception as error:  # noqa: BLE001 - each caller is told; the thread has to live on
             self._disconnect()
             outcomes = [translated_error(error) for _ in group]
-        self._post(self._settle if begun else self._settle_handed, group, outcomes, since)
+        self._post(self._settle if begun else self._settle_on_thread, group, outcomes, since)
 
     def _do_job(self, job: WriterTask) -> None:
         answer: Any = None
         fault: Exception | None = None
         try:
             connection = self._connected()
-            self._wait_for_others(connection, self._limits.patience)
+            self._set_busy_timeout(connection, self._limits.patience)
             answer = in_transaction(connection, job.run)
         except Exception as error:  # noqa: BLE001 - the caller is told; the thread has to live on
             fault = translated_error(error)
@@ -351,33 +351,33 @@ class SqliteWriter:
                 self._disconnect()
         self._post(self._settle_job, job, answer, fault)
 
-    def _do_tidy(self, *, empty: bool) -> None:
-        self._move_log(empty=empty)
-        self._post(self._go_on)
+    def _do_checkpoint(self, *, empty: bool) -> None:
+        self._checkpoint(empty=empty)
+        self._post(self._next_task)
 
     def _connected(self) -> WriterConnection:
         self._source.check()
         if self._connection is None:
-            self._connection, self._patience = self._source.connect(), -1
-        self._dirty, self._moved = True, False
+            self._connection, self._busy_timeout = self._source.connect(), -1
+        self._log_filled, self._log_copied = True, False
         return self._connection
 
     def _disconnect(self) -> None:
-        connection, self._connection, self._dirty = self._connection, None, False
+        connection, self._connection, self._log_filled = self._connection, None, False
         if connection is not None:
             with suppress(Error):  # what keeps it from closing was told with the group that met it
                 connection.close()
 
-    def _move_log(self, *, empty: bool) -> None:
+    def _checkpoint(self, *, empty: bool) -> None:
         """Move the log into the database while idle; ``empty``: no removed data lingers in it."""
-        self._dirty = False
+        self._log_filled = False
         if self._connection is None:
             return
         try:
-            self._wait_for_others(self._connection, _TIDYING)
+            self._set_busy_timeout(self._connection, _CHECKPOINT_WAIT)
             mode = "TRUNCATE" if empty else "PASSIVE"
             busy = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()[0][0]
-            self._dirty, self._moved = bool(busy) or not empty, True
+            self._log_filled, self._log_copied = bool(busy) or not empty, True
         except Error:  # the log keeps everything; the next group meets the fault and tells it
             self._disconnect()
 
@@ -394,6 +394,6 @@ def _resolve(future: CommitWaiter, answer: Any, fault: Exception | None) -> None
         future.set_exception(fault)
 
 
-def _give_up(connection: WriterConnection) -> None:
+def _abandon(connection: WriterConnection) -> None:
     with suppress(Error):  # the thread meets the fault of the connection at its next use
         roll_back(connection)

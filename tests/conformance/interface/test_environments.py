@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from aiohttp import FormData
 
-from proxy.model.record import Principal
+from proxy.model.rights import Principal
 from tests.support.api import ENGINES, TOKENS, Interface, Said, interface
 
 M = "/api/models/contact"

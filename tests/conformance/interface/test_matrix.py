@@ -23,7 +23,7 @@ from proxy.edge.firewall import Firewall, Mode
 from proxy.edge.quotas import Quotas
 from proxy.edge.rate_limit import RateLimit
 from proxy.edge.rate_limit import RatePolicy as Quota
-from proxy.model.record import Principal
+from proxy.model.rights import Principal
 from proxy.net.client_address import Trusted
 from tests.conformance.test_interface_examples import DESCRIBED, attached, filled, request
 from tests.support.api import ENGINES, Interface, Said, access, interface, prepare, waiting

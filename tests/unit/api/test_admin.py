@@ -7,7 +7,7 @@ import pytest
 from proxy.api.access import BearerAccess
 from proxy.auth.clients import Grant
 from proxy.model.policy_reader import read_policy
-from proxy.model.record import Role
+from proxy.model.rights import Role
 from tests.support.api import Desk, Interface, interface, no_policies, services, serving
 from tests.support.auth import Office, basic, form, office
 from tests.support.examples import CONTACT

@@ -8,8 +8,8 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
 from proxy.model.policy_reader import read_policy
-from proxy.model.record import Principal, Record
-from proxy.model.rights import FULL
+from proxy.model.record import Record
+from proxy.model.rights import FULL, Principal
 from proxy.storage.changes import Release
 from proxy.vault.collection import TableSpec
 from proxy.vault.records.repository import Records

@@ -14,8 +14,8 @@ from proxy.edge.firewall import Firewall, Mode
 from proxy.edge.geoip import Countries
 from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, Act
-from proxy.model.record import Principal
 from proxy.model.rights import FirewallMode as Firewall_
+from proxy.model.rights import Principal
 from proxy.net.client_address import Trusted
 from tests.support.api import Client, no_policies, services, serving
 from tests.support.countries import AMERICAN, SWEDISH, write

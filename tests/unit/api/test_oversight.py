@@ -12,7 +12,7 @@ from proxy.api.operation_table import OPERATIONS
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.verify import Auditor
 from proxy.auth.clients import Grant
-from proxy.model.record import Role
+from proxy.model.rights import Role
 from tests.support.api import Desk, Interface, Said, interface
 from tests.support.audit import auditor
 from tests.support.examples import CONTACT

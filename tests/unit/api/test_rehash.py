@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.model.record import Principal
+from proxy.model.rights import Principal
 from tests.support.api import ENGINES, TOKENS, Interface, Said, interface
 from tests.support.rehashing import DTK
 from tests.support.table import table

@@ -16,7 +16,7 @@ from proxy.auth.clients import Client, Emergency, Grant
 from proxy.crypto.jws import signed_by
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.model.record import Principal, Role
+from proxy.model.rights import Principal, Role
 from tests.support.auth import HERE, office
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore

@@ -1,5 +1,6 @@
 import asyncio
 import base64
+import re
 from contextlib import suppress
 
 import pytest
@@ -7,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.auth.authorization_server import (
-    DESCRIPTION,
     Credentials,
     OAuthError,
     credentials,
@@ -21,6 +21,9 @@ from proxy.errors import Code, VaultError
 from tests.support.audit import audit_context
 from tests.support.auth import HERE, Office, basic, form, office
 from tests.support.table import table
+
+#: Characters of an ``error_description`` (RFC 6749, section 5.2).
+DESCRIPTION = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]+")
 
 HOME = "192.0.2.1"
 

@@ -3,8 +3,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from proxy.auth.authorization_server import open_clients
 from proxy.auth.clients import Clients, Grant
-from proxy.auth.policies import open_clients
 from proxy.auth.secret_checks import SecretChecks
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError

@@ -2,14 +2,15 @@ from typing import Any
 
 import pytest
 
+from proxy.auth.authorization_server import AuthOptions, open_service
 from proxy.auth.clients import Grant
-from proxy.auth.policies import FREE, AuthOptions, Policies, open_policies, open_service
+from proxy.auth.policies import FREE, Policies, open_policies
 from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, Act
 from proxy.model.policy_reader import read_policy
-from proxy.model.record import Principal
+from proxy.model.rights import Principal
 from tests.support.auth import office
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
@@ -160,7 +161,7 @@ async def test_what_is_remembered_is_bounded():
         policies.rights((f"p{number}",), SCHEMA)
         policies.properties((f"p{number}",))
     assert len(policies._rights) <= 10
-    assert len(policies._standing) <= 10
+    assert len(policies._properties) <= 10
 
 
 async def test_it_is_known_whether_any_policy_lets_callers_from_outside_in():

@@ -388,11 +388,11 @@ async def test_the_log_is_moved_when_nobody_waits_and_emptied_later(source: Sour
         await writer.submit(SQL, [insert(number)])
     before, length = path.stat().st_mtime_ns, log.stat().st_size
     await until(lambda: path.stat().st_mtime_ns > before)
-    await until(lambda: writer._resting)
+    await until(lambda: writer._thread_idle)
     await writer.submit(SQL, [insert(6)])
     assert log.stat().st_size == length, "it has to grow again"
-    writer._last -= 60  # a minute without work
-    writer._tidy()
+    writer._last_durable -= 60  # a minute without work
+    writer._checkpoint_if_due()
     await until(lambda: log.stat().st_size == 0)
     assert await rows(writer) == 6
     await writer.close()
@@ -401,13 +401,13 @@ async def test_the_log_is_moved_when_nobody_waits_and_emptied_later(source: Sour
 async def test_a_reader_that_blocks_the_log_only_delays_it(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    move, tries = SqliteWriter._move_log, []
+    move, tries = SqliteWriter._checkpoint, []
 
     def counted(writer: SqliteWriter, *, empty: bool) -> None:
         move(writer, empty=empty)
         tries.append(writer)
 
-    monkeypatch.setattr(SqliteWriter, "_move_log", counted)
+    monkeypatch.setattr(SqliteWriter, "_checkpoint", counted)
     writer = await started(source, idle=0.05, log_idle=0.05)
     log = source.file.path.with_name("vault.db-wal")
     reader = source.file.connect_reader()

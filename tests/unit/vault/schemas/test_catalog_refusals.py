@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from proxy.errors import Code, VaultError
 from proxy.vault.schema_store import Origin
-from proxy.vault.schemas.errors import (
+from proxy.vault.schemas.catalog import (
     built_in,
     built_in_name,
     busy_schema,
