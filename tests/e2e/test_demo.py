@@ -177,8 +177,12 @@ async def test_nothing_of_its_own_pages_is_reported(tmp_path: Path) -> None:
                     assert (answer.status, bool(await answer.read())) == (200, True)
             async with client.get("/nobody/named/this") as answer:
                 await answer.read()
-            await asyncio.sleep(1)  # it is looked at behind its answer, and an end waits for little
-        _, rest = await running.interrupted()
+        rest = ""  # it is looked at behind its answer, and an end waits for little
+        assert running.process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            while "no rule names" not in rest:
+                rest += (await running.process.stdout.readline()).decode()
+        rest += (await running.interrupted())[1]
     told = [line for line in rest.splitlines() if "no rule names" in line or "suspected" in line]
     assert len(told) == 1, rest
     assert "/{word}/{word2}/{word3}" in told[0]

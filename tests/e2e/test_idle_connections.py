@@ -72,7 +72,7 @@ def status(
 
 async def healthy(instance: Instance) -> None:
     """Probes are answered at once, those of store and audit log, too."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as caller:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE / 4)) as caller:
         for path in ("/healthz", "/readyz"):
             async with caller.get(instance.admin + path) as answer:
                 assert answer.status == 200, await answer.text()

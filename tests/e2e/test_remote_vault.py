@@ -297,8 +297,10 @@ def frame(*messages: object) -> bytes:
 HELLO = Hello(PROTOCOL, "0")
 
 
-async def answered(pair: Pair, own: Certified, content: bytes) -> bytes:
-    """What the owner says to that until it ends the connection, or says nothing for a while."""
+async def answered(pair: Pair, own: Certified, content: bytes, enough: bytes = b"") -> bytes:
+    """What the owner says to that until it has said enough or ends the connection, or says nothing
+    for a while.
+    """
     got = b""
     try:
         reader, writer = await peer(pair, own)
@@ -306,8 +308,10 @@ async def answered(pair: Pair, own: Certified, content: bytes) -> bytes:
         return got
     writer.write(content)
     try:
-        while some := await asyncio.wait_for(reader.read(1 << 16), 1.5):
+        while some := await asyncio.wait_for(reader.read(1 << 16), PATIENCE):
             got += some
+            if enough and enough in got:
+                break
     except TimeoutError:
         got += b"waits"
     except OSError:
@@ -317,7 +321,7 @@ async def answered(pair: Pair, own: Certified, content: bytes) -> bytes:
 
 
 async def let_in(pair: Pair, own: Certified) -> bool:
-    return b"se" in await answered(pair, own, frame(HELLO))
+    return b"se" in await answered(pair, own, frame(HELLO), b"se")
 
 
 async def stale(pair: Pair) -> str:
@@ -390,7 +394,7 @@ async def test_a_peer_that_speaks_nonsense_loses_its_connection_and_nobody_else_
             frame(HELLO) + b"\x7f\xff\xff\xff",
         ):  # fmt: skip
             assert b"waits" not in await answered(pair, own, nonsense), nonsense
-        asked = await answered(pair, own, frame(HELLO, begin))
+        asked = await answered(pair, own, frame(HELLO, begin), b"other rules")
         assert b"other rules" in asked, "a question that makes sense is answered"
         same = frame(HELLO, begin, begin)
         assert b"internal" not in await answered(pair, own, same + same)

@@ -144,13 +144,15 @@ def apart(body: bytes, pieces: Sequence[bytes], inner: Sequence[bytes]) -> list[
     """What stands between the pieces, each as its expression has it; fails when all else is not
     there byte for byte.
     """
-    groups = [b"(" + expression + b")" for expression in inner]
-    pattern = b"".join(
-        re.escape(piece) + group for piece, group in zip(pieces, [*groups, b""], strict=True)
-    )
-    match = re.fullmatch(pattern, body, re.DOTALL)
-    assert match is not None
-    return list(match.groups())
+    found, at = [], 0
+    for piece, expression in zip(pieces, [*inner, b""], strict=True):
+        assert body.startswith(piece, at)
+        match = re.compile(expression, re.DOTALL).match(body, at + len(piece))
+        assert match is not None
+        found.append(match[0])
+        at = match.end()
+    assert at == len(body)
+    return found[:-1]
 
 
 def strings(node: Any) -> Iterator[str]:

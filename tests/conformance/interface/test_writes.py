@@ -42,6 +42,8 @@ def post(path: str, body: Any, status: int, code: str = "", **more: Any) -> Case
 
 
 NEW = {"id": "n", "string_plain": "new"}
+#: As many as a batch takes.
+FULL = [{"id": f"n{number}"} for number in range(100)]
 ONE = {"id": "a", "string_plain": "changed", "string_hashed": "x", "integer_plain": 1}
 CASES = {
     "create": post("", NEW, 201, after={"n": NEW}),
@@ -64,6 +66,9 @@ CASES = {
     "batch, one used key": post("/batch", [NEW, {"id": "b"}], 409, "record_exists", places=("/1/id",)),
     "batch, two used keys": post("/batch", [{"id": "a"}, {"id": "b"}], 409, "record_exists", places=("/0/id", "/1/id")),
     "batch, one fault": post("/batch", [NEW, {"id": "m", "integer_plain": "x"}], 400, "invalid_record", places=("/1/integer_plain",)),
+    "batch, several faults": post("/batch", {"records": [NEW, {"id": "m", "integer_plain": "x"}, {"string_plain": "y"}]}, 400, "invalid_record", places=("/records/1/integer_plain", "/records/2/id")),
+    "batch, wrapped, one used key": post("/batch", {"records": [NEW, {"id": "b"}]}, 409, "record_exists", places=("/records/1/id",)),
+    "batch, at the limit": post("/batch", FULL, 201, after={record["id"]: record for record in FULL}),
     "batch, over the limit": post("/batch", [{"id": str(n)} for n in range(101)], 422, "batch_too_large"),
     "v2": Case("POST", "/api/v2/models/row", NEW, 201, after={"n": NEW}),
     "v2, several": Case("POST", "/api/v2/models/row", [NEW, {"id": "m"}], 201, after={"n": NEW, "m": {"id": "m"}}),
@@ -88,6 +93,10 @@ CASES = {
     "update by a field that is missing": post("/batch/update", {"search_key": "string_hashed", "records": [{"string_plain": "y"}]}, 400, "invalid_record"),
     "update, return_keys": post("/batch/update", {"return_keys": ["string_plain"], "records": [{"id": "a", "string_plain": "changed"}]}, 201, after={"a": ONE}),
     "update, unknown return_keys": post("/batch/update", {"return_keys": ["x"], "records": [{"id": "a"}]}, 400, "invalid_input", places=("/return_keys/0",)),
+    "update by a number": post("/batch/update", {"search_key": 1, "records": [{"id": "a"}]}, 400, "invalid_input", places=("/search_key",)),
+    "update by null": post("/batch/update", {"search_key": None, "records": [{"id": "a"}]}, 201),
+    "update, no return_keys": post("/batch/update", {"return_keys": [], "records": [{"id": "a"}]}, 400, "invalid_input", places=("/return_keys",)),
+    "update, some unknown return_keys": post("/batch/update", {"return_keys": ["id", "x", "y"], "records": [{"id": "a"}]}, 400, "invalid_input", places=("/return_keys/1", "/return_keys/2")),
     "update, over the limit": post("/batch/update", [{"id": str(n)} for n in range(101)], 422, "batch_too_large"),
     "clone": post("/clone", {"filter": {"id": "a"}, "update_with": {"id": "n"}}, 201, after={"n": {**BEFORE[0], "id": "n"}}),
     "clone, with changes": post("/clone", {"filter": {"string_hashed": "b"}, "update_with": {"id": "n", "string_sealed": None}}, 201, after={"n": {**BEFORE[2], "id": "n", "string_sealed": None}}),
@@ -99,6 +108,7 @@ CASES = {
     "clone, wrong change": post("/clone", {"filter": {"id": "a"}, "update_with": {"id": "n", "integer_plain": "x"}}, 400, "invalid_record", places=("/update_with/integer_plain",)),
     "clone, wrong filter": post("/clone", {"filter": {"nobody": 1}, "update_with": {"id": "n"}}, 400, "invalid_filter", places=("/filter/nobody",)),
     "clone, no filter": post("/clone", {"update_with": {"id": "n"}}, 400, "invalid_input", places=("/filter",)),
+    "clone, no changes": post("/clone", {"filter": {}}, 400, "invalid_input", places=("/update_with",)),
     "clone, changes no object": post("/clone", {"filter": {"id": "a"}, "update_with": []}, 400, "invalid_record", places=("/update_with",)),
     "delete": Case("DELETE", M + "/a", None, 204, after={"a": None}),
     "delete, unknown": Case("DELETE", M + "/x", None, 404, "not_found"),
@@ -117,6 +127,9 @@ CASES = {
     "delete many, none": post("/batch/delete", {"filter": {"id": []}}, 400, "invalid_input", places=("/filter/id",)),
     "delete many, numbers": post("/batch/delete", {"filter": {"id": [1]}}, 400, "invalid_input", places=("/filter/id",)),
     "delete many, by another field": post("/batch/delete", {"filter": {"string_plain": ["one"]}}, 400, "invalid_filter", places=("/filter",)),
+    "delete many, by another field too": post("/batch/delete", {"filter": {"id": ["a"], "record_key": ["b"]}}, 400, "invalid_filter"),
+    "delete many, by conditions": post("/batch/delete", {"filter": {"$or": [{"id": "a"}, {"id": "b"}]}}, 400, "invalid_filter"),
+    "delete many, filter no object": post("/batch/delete", {"filter": []}, 400, "invalid_filter"),
     "delete many, everything": post("/batch/delete", {"filter": {}}, 400, "invalid_filter", places=("/filter",)),
     "delete many, too many": post("/batch/delete", {"filter": {"id": [str(n) for n in range(1001)]}}, 422, "batch_too_large"),
     "delete many, no filter": post("/batch/delete", {}, 400, "invalid_input", places=("/filter",)),
@@ -136,7 +149,7 @@ async def rows(request, tmp_path_factory) -> AsyncIterator[Interface]:
 
 async def there(rows: Interface) -> dict[str, dict[str, Any]]:
     """The fields of every record; versions are for the tests of single records."""
-    answer = await rows.client("POST", M + "/find", json={})
+    answer = await rows.client("POST", M + "/find", json={"options": {"limit": 200}})
     times = {"created_at", "updated_at", "attachments", "version"}
     records = [
         {name: value for name, value in record.items() if name not in times}

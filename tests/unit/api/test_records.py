@@ -60,34 +60,6 @@ async def test_an_operator_may_let_creates_update(tmp_path):
             assert (answer.status, answer.json["city"]) == (201, city)
 
 
-async def test_a_refused_batch_stores_nothing_and_tells_every_fault(here):
-    records = [{"id": "n-1"}, {"id": "n-2", "age": "x"}, {"city": "Lund"}]
-    for body, before in ((records, ""), ({"records": records}, "/records")):
-        answer = await here.client("POST", "/api/models/contact/batch", json=body)
-        assert (answer.status, answer.json["code"]) == (400, "invalid_record")
-        assert [error["source"] for error in answer.json["errors"]] == [
-            f"{before}/1/age",
-            f"{before}/2/id",
-        ]
-    assert await found(here, record_key=["n-1", "n-2"]) == []
-
-
-async def test_used_keys_of_a_batch_are_told_by_their_place(here):
-    body = {"records": [{"id": "n-1"}, {"id": "c-1"}]}
-    answer = await here.client("POST", "/api/models/contact/batch", json=body)
-    assert (answer.status, answer.json["code"]) == (409, "record_exists")
-    assert [error["source"] for error in answer.json["errors"]] == ["/records/1/id"]
-    assert await found(here, record_key="n-1") == []
-
-
-async def test_a_batch_has_its_limit(here):
-    records = [{"id": f"n-{number}"} for number in range(101)]
-    for path in ("batch", "batch/update"):
-        answer = await here.client("POST", f"/api/models/contact/{path}", json=records)
-        assert (answer.status, answer.json["code"]) == (422, "batch_too_large")
-    assert (await here.client("POST", "/api/models/contact/batch", json=records[1:])).status == 201
-
-
 async def test_an_update_by_another_field_answers_with_the_fields_asked_for(here):
     body = {
         "search_key": "city",
@@ -101,35 +73,6 @@ async def test_an_update_by_another_field_answers_with_the_fields_asked_for(here
         ["id", "updated_at"],
     ]
     assert await found(here, active=True) == ["c-1", "c-2"]
-
-
-@pytest.mark.parametrize(
-    ("more", "places"),
-    [
-        ({"search_key": 1}, ["/search_key"]),
-        ({"search_key": None}, []),
-        ({"return_keys": []}, ["/return_keys"]),
-        ({"return_keys": ["id", "x", "y"]}, ["/return_keys/1", "/return_keys/2"]),
-        ({"return": ["id"]}, ["/return"]),
-    ],
-)
-async def test_what_stands_beside_a_batch_is_checked(here, more, places):
-    body = {"records": [{"id": "c-1"}], **more}
-    answer = await here.client("POST", "/api/models/contact/batch/update", json=body)
-    assert answer.status == (400 if places else 201)
-    assert [error["source"] for error in (answer.json["errors"] if places else [])] == places
-
-
-async def test_a_clone_needs_both_of_its_members(here):
-    answer = await here.client("POST", "/api/models/contact/clone", json={"filter": {}})
-    assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (
-        400,
-        ["/update_with"],
-    )
-    answer = await here.client(
-        "POST", "/api/models/contact/clone", json={"filter": {"x": 1}, "update_with": {}}
-    )
-    assert (answer.status, answer.json["errors"][0]["source"]) == (400, "/filter/x")
 
 
 async def test_the_source_of_a_clone_has_to_open(here):
@@ -148,31 +91,6 @@ async def test_the_source_of_a_clone_has_to_open(here):
         answer.json["meta"]["total"],
         len(answer.json["data"]),
     ) == (1, 3, 2)
-
-
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        {},
-        [],
-        {"city": ["Lund"]},
-        {"id": ["a"], "record_key": ["b"]},
-        {"$or": [{"id": "a"}, {"id": "b"}]},
-    ],
-)
-async def test_records_are_deleted_by_their_keys_alone(here, chosen):
-    answer = await here.client("POST", "/api/models/contact/batch/delete", json={"filter": chosen})
-    assert (answer.status, answer.json["code"]) == (400, "invalid_filter")
-
-
-async def test_a_delete_takes_along_what_hangs_on_it(here):
-    answer = await here.client(
-        "POST",
-        "/api/models/contact/batch/delete?cascadeBy=manager",
-        json={"filter": {"id": ["c-1"]}},
-    )
-    assert answer.status == 204
-    assert await found(here) == ["c-3"]
 
 
 async def test_a_migrated_record_is_the_other_one(here):
