@@ -54,7 +54,7 @@ demo: $(RUNTIME_STAMP)  ## start a sample application, the proxy and the vault, 
 test: $(DEV_STAMP) $(SCAN_STAMP)  ## run every test (WORKERS=4; ARGS="-k name" for a choice)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-explore: $(DEV_STAMP)  ## try new random examples, twenty times as many as make test (nightly; EXPLORE=20)
+explore: $(DEV_STAMP)  ## try new random examples, at least twenty times as many as make test (nightly; EXPLORE=20)
 	@EXPLORE=$(or $(EXPLORE),20) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/property tests/fuzz tests/unit/redactor/json $(wildcard tests/e2e/test_kill*.py) \
 	    tests/e2e/test_key_rotation.py tests/e2e/test_database_writer.py tests/e2e/test_adoption.py $(ARGS)
 	@$(BIN)/python -m tests.support.modelcheck $$RANDOM 100000

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from proxy.objectstore import BACKENDS
 from proxy.storage import ENGINES, EngineEntry
 from tests.support.browser import Browser, NoBrowser
-from tests.support.effort import EXPLORE
+from tests.support.effort import EXPLORE, examples
 from tests.support.functions import require
 from tests.support.limits import Clock, time_of_limits
 from tests.support.memory_objects import open_memory_objects
@@ -45,7 +45,7 @@ if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 4 << 30:
 # ``make explore`` looks for new ones. No example is a fault because the machine was slow, neither to
 # run it nor to draw it.
 settings.register_profile(
-    "shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "shared machine", examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "every run alike",

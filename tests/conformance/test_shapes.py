@@ -16,15 +16,9 @@ CONSTANT = {"fixed", "mask", "zero", "one", "plain"}
 TAKES_JSON = {"opaque", "lower", "prepended", "fixed", "plain"}
 SECRET = "Zäzilie-4711-Quux"
 
-every_sample = pytest.mark.parametrize(
-    "sample", SAMPLES, ids=lambda sample: f"{sample.shape}-{sample.values[0]}"
-)
-drawn_samples = pytest.mark.parametrize(
-    "sample",
-    [s for s in SAMPLES if s.shape not in CONSTANT],
-    ids=lambda sample: f"{sample.shape}-{sample.values[0]}",
-)
-every_shape = pytest.mark.parametrize("name", SHAPES)
+every_sample = table("sample", SAMPLES)
+drawn_samples = table("sample", [s for s in SAMPLES if s.shape not in CONSTANT])
+every_shape = table("name", SHAPES)
 
 
 def bind(sample: Sample, field: str = "field", same: bool = False) -> Tokenizer:
@@ -90,7 +84,7 @@ def test_an_option_of_the_wrong_type_is_refused_by_name(name, option, bad):
 
 
 @every_sample
-@pytest.mark.parametrize("same", [False, True])
+@table("same", [False, True])
 def test_tokens_have_the_syntax_of_their_shape_and_are_never_the_value(sample, same):
     if same and "same" not in SHAPES[sample.shape].options:
         return
@@ -177,7 +171,7 @@ def test_tokens_are_found_in_running_text_at_word_borders(sample):
 
 
 @every_shape
-@pytest.mark.parametrize("source", ["true", '{"a": [1]}', "[1, 2]"])
+@table("source", ["true", '{"a": [1]}', "[1, 2]"])
 def test_other_json_is_taken_as_a_text_token_or_refused(name, source):
     sample = first_sample(name)
     tokenizer = bind(sample)

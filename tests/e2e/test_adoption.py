@@ -476,7 +476,7 @@ async def test_people_within_orders_are_adopted_and_released_whatever_is_killed(
             assert (report["complete"], report["tokens"], kills >= 2) == (True, count, True)
             held = orders.stored(str(file))
             assert not any(
-                one in json.dumps(held) for one in ("Wexlomere", "wexlo.", "Flumper", "918")
+                one in json.dumps(held) for one in ("Wexlomere", "wexlo.", "Flumper", "+46 70 918")
             )
             assert [one["total"] for one in held.values()] == [
                 one["total"] for one in people.values()

@@ -4,11 +4,12 @@ import asyncio
 from html import unescape
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
+from tests.support.effort import examples
 from tests.support.exchanges import HTML, Desk
 from tests.unit.redactor.exchange.test_settle_versions import WEEK, cms
 
@@ -111,7 +112,7 @@ async def lived(steps: list[Any]) -> None:
         await application.read(version)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(STEP, max_size=14))
 def test_each_version_is_shown_as_it_is(steps: list[Any]) -> None:
     asyncio.run(lived(steps))

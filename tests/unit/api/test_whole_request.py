@@ -18,6 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from proxy.api.connection import DirectAnswer
 from proxy.api.whole_request import KnownHeads, WholeMessage, whole
 from tests.support.api import ENGINES, Interface, interface
+from tests.support.effort import examples
 from tests.support.rawclient import RawClient, get, post
 from tests.support.table import table
 
@@ -281,7 +282,7 @@ def test_a_connection_remembers_few_heads():
     assert [sent for sent in several if heads.find(sent)] == several[98:]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(300), suppress_health_check=list(HealthCheck))
 @given(st.binary(max_size=40), st.integers(0, 60), st.integers(0, 60))
 def test_what_is_taken_for_one_request_is_exactly_that(noise, at, drop):
     data = post("/a", b"{}", "A: b")
