@@ -184,13 +184,6 @@ async def test_a_policy_is_put_shown_listed_changed_and_removed(here: Interface)
         assert (gone.status, gone.json["code"]) == (404, "not_found")
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-async def test_policies_are_for_administrators(here: Interface, method: str):
-    more = {"json": SUPPORT} if method == "PUT" else {}
-    assert (await here.client(method, PATH, "writer", **more)).status == 403
-    assert (await here.client("GET", "/api/policies", "under:support")).status == 403
-
-
 @pytest.mark.parametrize(
     ("body", "places"),
     [

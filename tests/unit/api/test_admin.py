@@ -9,7 +9,7 @@ from proxy.auth.clients import Grant
 from proxy.model.policy_reader import read_policy
 from proxy.model.rights import Role
 from tests.support.api import Desk, Interface, interface, no_policies, services, serving
-from tests.support.auth import Office, basic, form, office
+from tests.support.auth import basic, form, office
 from tests.support.examples import CONTACT
 from tests.support.table import table
 
@@ -21,10 +21,6 @@ async def scene():
             services(auth=here.service, access=BearerAccess(here.service.tokens))
         ) as client:
             yield here, client, await here.token(await here.client(admin=True))
-
-
-async def member(here: Office) -> str:
-    return await here.token(await here.client())
 
 
 async def test_a_new_client_gets_its_tokens_with_what_it_was_told(scene):
@@ -129,24 +125,6 @@ async def test_nobody_is_not_found(scene, method, path):
     _, client, chief = scene
     answer = await client(method, path, chief)
     assert (answer.status, answer.json["code"]) == (404, "not_found")
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/api/clients"),
-        ("GET", "/api/clients"),
-        ("GET", "/api/clients/a"),
-        ("DELETE", "/api/clients/a"),
-    ],
-)
-async def test_clients_are_administered_by_administrators_alone(scene, method, path):
-    here, client, _ = scene
-    assert (await client(method, path, await member(here))).status == 403
-    assert (await client(method, path, "")).status == 401
-    assert (
-        await client(method, path.replace("/api/", "/webapi/"), await member(here))
-    ).status == 403
 
 
 async def test_a_client_is_made_under_policies_that_there_are():
