@@ -10,7 +10,7 @@ from urllib.parse import quote_plus, unquote_to_bytes
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.redactor.json.nested import is_nested, pieces
-from proxy.redactor.json.text import fold_name, without_format
+from proxy.redactor.json.text import JOINTS, fold_name, without_format
 
 # Name patterns with ``*``: parameters and form members such as ``email_*`` or ``filter[*][email]``.
 #
@@ -26,6 +26,25 @@ def compiled(pattern: str) -> re.Pattern[str]:
     suffices. So the time grows with the name only, however many ``*`` there are.
     """
     first, *others = (re.escape(part) for part in pattern.split("*"))
+    between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
+    return re.compile(first + between + "".join(f".*{last}" for last in others[-1:]), re.DOTALL)
+
+
+@lru_cache(maxsize=1024)
+def resembling(pattern: str) -> re.Pattern[str]:
+    """The same for names that applications take for one of the pattern; both are ``spelled``.
+
+    A sign between letters may be missing, or be one more: servers translate ``birth_date``. Next to
+    ``*`` it stays: ``*_name`` is no ``filename``.
+    """
+    parts = pattern.split("*")
+    spellings = []
+    for number, part in enumerate(parts):
+        letters = "[_-]?".join(re.escape(sign) for sign in part if sign not in "_-")
+        first = part[0] if number and part[:1] in ("_", "-") else "[_-]?"
+        last = part[-1] if number + 1 < len(parts) and part[-1:] in ("_", "-") else "[_-]?"
+        spellings.append(f"{first}{letters}{last}" if letters else part)
+    first, *others = spellings
     between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
     return re.compile(first + between + "".join(f".*{last}" for last in others[-1:]), re.DOTALL)
 
@@ -50,6 +69,8 @@ def patterns_overlap(one: str, other: str) -> bool:
 
 _BROKEN_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _WIDE_PERCENT = re.compile("%u([0-9A-Fa-f]{4})")
+
+_SIGNS = re.compile(r"([_-])[_-]+")
 
 #: Member in which a browser tells the charset of the form (HTML standard, "constructing the entry
 #: list").
@@ -83,14 +104,16 @@ class Member(NamedTuple):
         return self.start, self.end, b"=" * self.bare + write_form_value(text)
 
 
-def form_members(body: bytes, limit: int, declared: tuple[str, ...] = ()) -> list[Member]:
+def form_members(
+    body: bytes, limit: int, declared: tuple[str, ...] = (), spared: tuple[str, ...] = ()
+) -> list[Member]:
     """Every member in order, repeated names included; offsets count from the start of ``body``.
 
     ``declared`` names and patterns are those that a rule looks for. With them the form must be one
-    that every application reads alike as far as they are concerned. Raises ``VaultError``:
-    TOO_LARGE for more than ``limit`` members; with ``declared``, UNREADABLE_BODY for a name that is
-    not UTF-8 or another charset, and AMBIGUOUS_JSON for a name that only some applications take for
-    a declared one.
+    that every application reads alike as far as they are concerned; ``spared`` names are no second
+    spelling of them. Raises ``VaultError``: TOO_LARGE for more than ``limit`` members; with
+    ``declared``, UNREADABLE_BODY for a name that is not UTF-8 or another charset, and
+    AMBIGUOUS_JSON for a name that only some applications take for a declared one.
     """
     if not body:
         return []
@@ -103,7 +126,7 @@ def form_members(body: bytes, limit: int, declared: tuple[str, ...] = ()) -> lis
         raise VaultError(
             Code.UNREADABLE_BODY, "The form holds zero bytes, as UTF-16 has: encode it in UTF-8."
         )
-    watch = _watch(declared) if declared else None
+    watch = _watch(declared, spared) if declared else None
     members: list[Member] = []
     start = 0
     for segment in body.split(b"&"):
@@ -176,11 +199,13 @@ def named_field(names: Mapping[str, str], name: str, passed: Sequence[str] = ())
 class _Watch:
     """Declared names, exact and as loosely as some application may compare them."""
 
-    def __init__(self, declared: tuple[str, ...]) -> None:
+    def __init__(self, declared: tuple[str, ...], spared: tuple[str, ...]) -> None:
         self.names = declared
+        self._spared = frozenset(spared)
         self._exact = [compiled(pattern) for pattern in declared]
-        self._loose = [compiled(loosely(pattern)) for pattern in declared]
-        self._ways = [compiled(_JOINT.join(map(loosely, pieces(pattern)))) for pattern in declared]
+        self._loose = [resembling(spelled(pattern)) for pattern in declared]
+        ways = (_JOINT.join(map(spelled, pieces(pattern))) for pattern in declared)
+        self._ways = [resembling(way) for way in ways]
         self._deep = max(len(pieces(pattern)) for pattern in declared) + _NESTED
         self._harmless: set[str] = set()
 
@@ -197,16 +222,16 @@ class _Watch:
         return False
 
     def declared(self, name: str) -> bool:
-        return any(pattern.fullmatch(name) for pattern in self._exact)
+        return name in self._spared or any(pattern.fullmatch(name) for pattern in self._exact)
 
     def resembled(self, name: str) -> bool:
-        loose = loosely(name)
+        loose = spelled(name)
         if any(pattern.fullmatch(loose) for pattern in self._loose):
             return True
         opened = loose.partition("[")
         # PHP takes a bracket that nothing closes for an underscore.
         if opened[1] and "]" not in opened[2]:
-            mangled = loose.replace("[", "_", 1)
+            mangled = spelled(loose.replace("[", "_", 1))
             if any(pattern.fullmatch(mangled) for pattern in self._loose):
                 return True
         if not is_nested(name):
@@ -214,14 +239,14 @@ class _Watch:
         # The place that the name spells out, and its containers: ``a[b][]`` and ``a.b.c`` fill
         # ``a[b]`` and ``a``.
         holders = list(
-            accumulate(map(loosely, pieces(name)[: self._deep]), f"{{}}{_JOINT}{{}}".format)
+            accumulate(map(spelled, pieces(name)[: self._deep]), f"{{}}{_JOINT}{{}}".format)
         )
         return any(pattern.fullmatch(holder) for holder in holders for pattern in self._ways)
 
 
 @lru_cache(maxsize=1024)
-def _watch(declared: tuple[str, ...]) -> _Watch:
-    return _Watch(declared)
+def _watch(declared: tuple[str, ...], spared: tuple[str, ...] = ()) -> _Watch:
+    return _Watch(declared, spared)
 
 
 def loosely(name: str) -> str:
@@ -235,9 +260,22 @@ def loosely(name: str) -> str:
     return fold_name(bare.replace(".", "_").replace(" ", "_"))
 
 
-def check_member(declared: tuple[str, ...], name: str, content: bytes) -> None:
+def spelled(name: str) -> str:
+    """``loosely``, with one sign for several between words."""
+    return _SIGNS.sub(r"\1", loosely(name))
+
+
+def bare(name: str) -> str:
+    """``loosely`` without signs, since servers translate ``birthDate`` into ``birth_date``."""
+    loose = loosely(name)
+    return loose.translate(JOINTS) or loose
+
+
+def check_member(
+    declared: tuple[str, ...], name: str, content: bytes, spared: tuple[str, ...] = ()
+) -> None:
     """Raise ``VaultError`` for a member that some take for a declared one, or with a charset."""
-    if _watch(declared).doubtful(name):
+    if _watch(declared, spared).doubtful(name):
         raise _ambiguous(declared, name)
     if name == _CHARSET_MEMBER:
         _check_charset(content)
@@ -256,7 +294,8 @@ def _ambiguous(declared: tuple[str, ...], name: str) -> VaultError:
     return VaultError(
         Code.AMBIGUOUS_JSON,
         "The form or query is ambiguous: a member's name differs from an expected one only "
-        "in letter case, spacing, brackets, dots or separators.",
+        "in letter case, spacing, brackets, dots or separators. If the application has both, name "
+        "the other in the rule, too, or let it pass (pass: true).",
         tuple(Detail(one, "is the expected one") for one in resembled[:1]),
     )
 

@@ -130,8 +130,8 @@ class WriteAddress:
         for steps in range(1, len(way) + 1):
             if way[:steps] in self._ways:
                 return way[:steps]
-        loose = form.loosely(name)
-        fits = (one for one in self._patterns if form.pattern_matches(one, loose))
+        loose = form.spelled(name)
+        fits = (one for one in self._patterns if form.resembling(one).fullmatch(loose))
         return self._patterns[one] if (one := next(fits, None)) is not None else None
 
     def _tell(self, way: _Way) -> None:
@@ -151,7 +151,7 @@ class WriteAddress:
 def _called(body: BodyPlace) -> Iterator[tuple[_Way, str]]:
     """Ways to members, whole and by the last name alone, with their fields."""
     for name, field in {**body.form, **body.multipart}.items():
-        way = (form.loosely(name),) if "*" in name else _way_of(name)
+        way = (form.spelled(name),) if "*" in name else _way_of(name)
         if way != _ANY:
             yield from ((one, field) for one in (way, way[-1:]))
     start = body.objects or ()
@@ -161,7 +161,7 @@ def _called(body: BodyPlace) -> Iterator[tuple[_Way, str]]:
         *(inner for text in body.texts for inner in text.fields),
     ]
     for path, field in paths:
-        way = tuple(form.loosely(step) for step in path if isinstance(step, str))
+        way = tuple(form.bare(step) for step in path if isinstance(step, str))
         if way:  # the whole body is called by no name
             yield from ((one, field) for one in (way, way[-1:]))
 
@@ -169,4 +169,4 @@ def _called(body: BodyPlace) -> Iterator[tuple[_Way, str]]:
 def _way_of(name: str) -> _Way:
     """The names that a name writes out: ``person[name][]`` is a way of two."""
     steps = [step for step in pieces(name) if step and not step.isdigit()]
-    return tuple(map(form.loosely, steps or [name]))
+    return tuple(map(form.bare, steps or [name]))

@@ -355,7 +355,7 @@ def _from_form(plan: BodyPlan, body: bytes, limit: int) -> ParsedBody:
     item = BodyObject()
     ids: list[str] = []
     declared = (*plan.form, plan.id_member) if plan.id_member else tuple(plan.form)
-    for member in form.form_members(body, limit, declared):
+    for member in form.form_members(body, limit, declared, plan.passed.form):
         name = form.named_field(plan.form, member.name, plan.passed.form)
         if name is not None:
             text = form.read_form_value(body[member.start : member.end])

@@ -59,7 +59,7 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
             part.name == plan.id_member,
         )
         content = b"" if part.is_file else body[part.start : part.end]
-        form.check_member(declared, part.name, content)
+        form.check_member(declared, part.name, content, plan.passed.multipart)
         if part.name == plan.part and part.is_file and not file[1]:
             file = part.start, part.end
         elif part.name == plan.part:
@@ -228,7 +228,7 @@ def _columns(
         raise _unclear("has none of the columns that the rule names, or no clear delimiter")
     delimiter, columns, names = readings[0]
     for name in names:
-        form.check_member(tuple(plan.csv), name, b"")
+        form.check_member(tuple(plan.csv), name, b"", plan.passed.csv)
     if len(set(names)) < len(names):
         raise _unclear("has two columns of one name")
     return delimiter, columns, len(names)

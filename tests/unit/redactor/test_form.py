@@ -122,6 +122,36 @@ def test_php_takes_dots_and_spaces_for_underscores(name):
     assert refusal(name + b"=a", "user_email").code is Code.AMBIGUOUS_JSON
 
 
+@table(
+    ("declared", "name", "resembles"),
+    [
+        ("first_name", "firstName", True),
+        ("first_name", "FIRST-NAME", True),
+        ("firstName", "first_name", True),
+        ("first_name", "_first__name_", True),
+        ("first_name", "name", False),
+        ("_", "name", False),
+        ("name", "_", False),
+        ("user[first_name]", "user[firstName]", True),
+        ("user[first_name]", "user.firstName", True),
+        ("user[first_name]", "firstName", False),
+        ("form-*-first_name", "form-0-first_name", False),
+        ("form-*-name", "form-0-first_name", False),
+        ("form-*-name", "FORM-0-Na_me", True),
+        ("form-*-first_name", "form-0-firstName", True),
+        ("*_name", "filename", False),
+        ("tag_*", "tags", False),
+        ("tag_*", "TA-G_1", True),
+    ],
+)
+def test_servers_translate_names_by_signs_and_letter_case(declared, name, resembles):
+    body = f"x=1&{name}=a".encode()
+    if resembles:
+        assert refusal(body, declared).code is Code.AMBIGUOUS_JSON
+    assert len(form_members(body, 9, (declared,), (name,))) == 2
+    assert resembles or len(form_members(body, 9, (declared,))) == 2
+
+
 def test_patterns_are_declared_names_too():
     assert [member.name for member in form_members(b"email_2=a&emails=b", 9, ("email_*",))] == [
         "email_2",
@@ -188,7 +218,7 @@ def test_stars_stand_for_any_characters():
 
 def test_harmless_names_are_remembered_within_bounds(monkeypatch):
     monkeypatch.setattr(form, "_CAPACITY", 3)
-    watch = form._Watch(("email",))
+    watch = form._Watch(("email",), ())
     for name in ("a", "b", "c", "d", "x" * 100):
         assert not watch.doubtful(name)
     assert watch._harmless == {"d"}

@@ -197,6 +197,21 @@ async def test_a_pattern_that_lets_all_pass_makes_no_other_spelling_of_a_field_a
     assert (await one.send("GET /p?page=Zorbina")).sent.target == b"/p?page=Zorbina"
 
 
+async def test_a_name_that_servers_translate_into_a_named_one_passes_where_its_rule_says_so():
+    members = "{name: name, naMe: {pass: true}}"
+    for key, body, kind in (
+        ("form", b"name=Bo&naMe=Zorbina", FORM),
+        ("csv", b"name,naMe\nBo,Zorbina\n", ((b"Content-Type", b"text/csv"),)),
+    ):
+        one = await desk(create(f"{{{key}: {members}}}"))
+        sent = (await one.send("POST /p", body, kind)).sent.body
+        assert b"Zorbina" in sent
+        assert b"Bo" not in sent
+        with pytest.raises(VaultError) as caught:
+            await one.send("POST /p", body.replace(b"naMe", b"na_me"), kind)
+        assert caught.value.code is Code.AMBIGUOUS_JSON
+
+
 # ---------------------------------------------------------------------- the address of a write
 
 FORMS = create("{form: {name: name, 'p[born]': born, \"tag_*\": tags}}")
@@ -210,6 +225,7 @@ OBJECT = create("{object: $.p}")
         (FORMS, "page=1&Name=Zorbina", "name"),
         (FORMS, "a=1;name=Zorbina", "name"),
         (FORMS, "name[]=Zorbina", "name"),
+        (FORMS, "Na-me=Zorbina", "name"),
         (FORMS, "%6eame=Zorbina", "name"),
         (FORMS, "p[born]=1980-01-01", "p.born"),
         (FORMS, "tag_1=Zorbina", "tag_*"),
