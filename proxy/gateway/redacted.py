@@ -23,7 +23,13 @@ from proxy.gateway.bodies import (
 from proxy.gateway.callers import Confirm
 from proxy.gateway.ports import Exchange
 from proxy.gateway.straight_request import StraightRequest
-from proxy.gateway.streams import UPGRADE, message_stream, relay_messages, restore_stream
+from proxy.gateway.streams import (
+    UPGRADE,
+    ConfirmedMessages,
+    message_stream,
+    relay_messages,
+    restore_stream,
+)
 from proxy.net import entity_tags, response
 from proxy.net.coverage import Coverage
 from proxy.net.hop_headers import RequestFields, answered
@@ -33,7 +39,6 @@ from proxy.net.reply import Call, UpstreamAddress, UpstreamFault, UpstreamPort, 
 from proxy.net.response import RequestContext
 from proxy.offload import SMALL, in_thread
 from proxy.redactor import content_coding
-from proxy.redactor.bodies.events import MessageStream
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.rules import BodyLimits, Match, Verb
 
@@ -50,7 +55,7 @@ class RedactedRequest(msgspec.Struct, frozen=True, gc=False):
     viewed: bool = False  #: other callers may be shown another answer
     confirm: Confirm | None = None  #: of a view: that its caller still proves it
     swapped: bool = False  #: whether tokens may have taken the places of values in its fields
-    messages: MessageStream | None = None  #: of a WebSocket
+    messages: ConfirmedMessages | None = None  #: of a WebSocket
 
 
 class RedactedHandler:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from time import perf_counter
-from typing import cast
+from typing import NamedTuple, cast
 
 from proxy.errors import Code, VaultError
 from proxy.gateway import headers as rewriting
@@ -99,12 +99,19 @@ async def _pass(incoming: RequestContext, content: bytes, write_timeout: float) 
         await incoming.drained(write_timeout)
 
 
+class ConfirmedMessages(NamedTuple):
+    """Messages that pass as long as their caller and their rule are confirmed."""
+
+    stream: MessageStream
+    confirm: Confirm | None
+
+
 async def message_stream(
     incoming: RequestContext,
     operation: Operation,
     exchange: Exchange,
     confirm: Confirm | None = None,
-) -> MessageStream | None:
+) -> ConfirmedMessages | None:
     """Return the relay of this handshake's messages; ``None`` if no rule names it.
 
     ``confirm`` is asked before each message.
@@ -116,34 +123,14 @@ async def message_stream(
     stream = await exchange.stream(101, ())
     if not isinstance(stream, MessageStream):
         return None
-    return stream if confirm is None else _ConfirmedMessages(stream, confirm)
-
-
-class _ConfirmedMessages:
-    """Messages that pass as long as their caller is confirmed."""
-
-    def __init__(self, stream: MessageStream, confirm: Confirm) -> None:
-        self._stream = stream
-        self._confirm = confirm
-        self.longest = stream.longest
-        self.passes_binary = stream.passes_binary
-        self.rest = stream.rest
-        self.end = stream.end
-
-    async def restore(self, piece: bytes) -> bytes:
-        await self._confirm()
-        return await self._stream.restore(piece)
-
-    async def redact(self, text: bytes) -> bytes:
-        await self._confirm()
-        return await self._stream.redact(text)
+    return ConfirmedMessages(stream, confirm)
 
 
 async def relay_messages(
     incoming: RequestContext,
     reply: UpstreamResponse,
     tunnel: Tunnel,
-    stream: MessageStream,
+    messages: ConfirmedMessages,
     write_timeout: float,
 ) -> None:
     """Answer 101 and carry messages both ways until one side ends.
@@ -152,7 +139,7 @@ async def relay_messages(
     """
     connection = cast("CallerConnection", incoming.connection)
     queue = BodyQueue(_CallerFlow(connection))
-    relay = _Relay(incoming, tunnel, stream, write_timeout)
+    relay = _Relay(incoming, tunnel, messages, write_timeout)
     ways: list[asyncio.Future[None]] = []
     try:
         if header(reply.head.headers, b"sec-websocket-extensions") is not None:
@@ -172,7 +159,7 @@ async def relay_messages(
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
         tunnel.abort()
-        await stream.end()
+        await messages.stream.end()
 
 
 class _CallerFlow:
@@ -202,11 +189,15 @@ class _Relay:
     """A WebSocket between caller and application."""
 
     def __init__(
-        self, incoming: RequestContext, tunnel: Tunnel, stream: MessageStream, write_timeout: float
+        self,
+        incoming: RequestContext,
+        tunnel: Tunnel,
+        messages: ConfirmedMessages,
+        write_timeout: float,
     ) -> None:
         self._incoming = incoming
         self._tunnel = tunnel
-        self._stream = stream
+        self._stream, self._confirm = messages
         self._write_timeout = write_timeout
 
     async def carry(
@@ -220,7 +211,7 @@ class _Relay:
         reader = MessageReader(self._stream.longest, masked=masked)
         try:
             while data := await read():
-                await _each(take, reader.feed(data))
+                await self._each(take, reader.feed(data))
         except ProtocolFault as fault:
             self._close(fault.code, fault.reason)
         except VaultError as error:
@@ -229,6 +220,18 @@ class _Relay:
             self._close(code, str(error.code), error)
         except (ConnectionError, TimeoutError):
             pass  # who went away needs no close frame; the other side sees its connection end
+
+    async def _each(
+        self,
+        take: Callable[[SocketMessage], Awaitable[None]],
+        messages: Iterable[SocketMessage],
+    ) -> None:
+        for message in messages:
+            if self._confirm is not None:
+                await self._confirm()
+            await take(message)
+            if busy():
+                await give_way()
 
     async def from_caller(self, message: SocketMessage) -> None:
         """Pass a message on to the application, with tokens in place of values."""
@@ -261,15 +264,6 @@ class _Relay:
         full = f"{reason}: {where}" if where else reason
         self._incoming.write(encode_close(code, full, masked=False))
         self._tunnel.write(encode_close(code, reason, masked=True))
-
-
-async def _each(
-    take: Callable[[SocketMessage], Awaitable[None]], messages: Iterable[SocketMessage]
-) -> None:
-    for message in messages:
-        await take(message)
-        if busy():
-            await give_way()
 
 
 async def _content(message: SocketMessage) -> bytes:

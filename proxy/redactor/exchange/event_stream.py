@@ -259,6 +259,9 @@ class MessageExchange(StreamExchange):
             count(self._joined.protected, written.counts)
         await run_in_thread(long, partial(self._swapped_lately.check, request, shared=True))
         self._swapped_lately.trim(_LATELY, _LATELY_SIZE)
+        unnamed, now = self._joined.unnamed, self._collection.clock()
+        if text and now >= unnamed.due:
+            unnamed.take(replace(request, body=text), now)
         return request.body
 
     def _watch(

@@ -1,3 +1,4 @@
+import asyncio
 import json
 
 import pytest
@@ -66,12 +67,28 @@ async def test_messages_of_the_caller_search_by_tokens():
     assert stream.passes_binary
 
 
+async def test_members_of_messages_that_no_rule_names_are_reported():
+    one, stream = await opened("GET /room")
+    for said in ("zorbina@x.example", "zorbina@y.example"):
+        message = {
+            "search": {"email": "ann@x.example"},
+            "who": {"name": said},
+            "to": [{"mail": said}],
+        }
+        await stream.redact(json.dumps(message).encode())
+        await asyncio.sleep(0)  # it is looked at after the message has gone on
+    met = one.metrics.samples("domicile_unnamed_parameters_total")
+    assert met == [(("app", "GET /room", "body", "$.to[*].mail"), 2)]
+
+
 @table(
     ("match", "message", "code"),
     [
         ("GET /live", b'{"any": {"email": "ann@x.example"}}', Code.UNREADABLE_BODY),
         ("GET /live", b"ann@x.example", Code.MALFORMED_JSON),
         ("GET /asks", b'{"search": {"Email": "ann@x.example"}}', Code.AMBIGUOUS_JSON),
+        ("GET /asks", b'{"search": {"e-mail": "ann@x.example"}}', Code.AMBIGUOUS_JSON),
+        ("GET /live", b'{"any": {"eMail": "ann@x.example"}}', Code.AMBIGUOUS_JSON),
         ("GET /asks", b'{"search": "ann@x.example"}', Code.VALUE_UNFIT),
         ("GET /asks", b'{"email": "ann@x.example"}', Code.UNREADABLE_BODY),
         ("GET /asks", b'{"p": {"id": 1, "name": "Ann"}}', Code.UNREADABLE_BODY),
