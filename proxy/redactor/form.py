@@ -32,7 +32,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=1024)
 def resembling(pattern: str) -> re.Pattern[str]:
-    """The same for names that applications take for one of the pattern; both are ``spelled``.
+    """The same for names that applications take for one of the pattern; both are ``loose_pattern``.
 
     A sign between letters may be missing, or be one more: servers translate ``birth_date``. Next to
     ``*`` it stays: ``*_name`` is no ``filename``.
@@ -203,8 +203,8 @@ class _Watch:
         self.names = declared
         self._spared = frozenset(spared)
         self._exact = [compiled(pattern) for pattern in declared]
-        self._loose = [resembling(spelled(pattern)) for pattern in declared]
-        ways = (_JOINT.join(map(spelled, pieces(pattern))) for pattern in declared)
+        self._loose = [resembling(loose_pattern(pattern)) for pattern in declared]
+        ways = (_JOINT.join(map(loose_pattern, pieces(pattern))) for pattern in declared)
         self._ways = [resembling(way) for way in ways]
         self._deep = max(len(pieces(pattern)) for pattern in declared) + _NESTED
         self._harmless: set[str] = set()
@@ -225,13 +225,13 @@ class _Watch:
         return name in self._spared or any(pattern.fullmatch(name) for pattern in self._exact)
 
     def resembled(self, name: str) -> bool:
-        loose = spelled(name)
+        loose = loose_pattern(name)
         if any(pattern.fullmatch(loose) for pattern in self._loose):
             return True
         opened = loose.partition("[")
         # PHP takes a bracket that nothing closes for an underscore.
         if opened[1] and "]" not in opened[2]:
-            mangled = spelled(loose.replace("[", "_", 1))
+            mangled = loose_pattern(loose.replace("[", "_", 1))
             if any(pattern.fullmatch(mangled) for pattern in self._loose):
                 return True
         if not is_nested(name):
@@ -239,7 +239,7 @@ class _Watch:
         # The place that the name spells out, and its containers: ``a[b][]`` and ``a.b.c`` fill
         # ``a[b]`` and ``a``.
         holders = list(
-            accumulate(map(spelled, pieces(name)[: self._deep]), f"{{}}{_JOINT}{{}}".format)
+            accumulate(map(loose_pattern, pieces(name)[: self._deep]), f"{{}}{_JOINT}{{}}".format)
         )
         return any(pattern.fullmatch(holder) for holder in holders for pattern in self._ways)
 
@@ -260,7 +260,7 @@ def loosely(name: str) -> str:
     return fold_name(bare.replace(".", "_").replace(" ", "_"))
 
 
-def spelled(name: str) -> str:
+def loose_pattern(name: str) -> str:
     """``loosely``, with one sign for several between words."""
     return _SIGNS.sub(r"\1", loosely(name))
 

@@ -130,7 +130,7 @@ class WriteAddress:
         for steps in range(1, len(way) + 1):
             if way[:steps] in self._ways:
                 return way[:steps]
-        loose = form.spelled(name)
+        loose = form.loose_pattern(name)
         fits = (one for one in self._patterns if form.resembling(one).fullmatch(loose))
         return self._patterns[one] if (one := next(fits, None)) is not None else None
 
@@ -151,7 +151,7 @@ class WriteAddress:
 def _called(body: BodyPlace) -> Iterator[tuple[_Way, str]]:
     """Ways to members, whole and by the last name alone, with their fields."""
     for name, field in {**body.form, **body.multipart}.items():
-        way = (form.spelled(name),) if "*" in name else _way_of(name)
+        way = (form.loose_pattern(name),) if "*" in name else _way_of(name)
         if way != _ANY:
             yield from ((one, field) for one in (way, way[-1:]))
     start = body.objects or ()
