@@ -4,20 +4,40 @@ key goes when both have agreed, or the one that has not is gone.
 
 import asyncio
 import random
+import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 from typing import Any
 
+import aiohttp
 import pytest
 
-from tests.e2e.test_kill import WORKERS, nowhere
-from tests.e2e.test_replicas import CHIEF, Several, api, crowd, link_to, token
+from tests.e2e.test_kill import WORKERS, before, nowhere
+from tests.e2e.test_replicas import (
+    CHIEF,
+    Several,
+    Unshaken,
+    api,
+    crowd,
+    ended_in_order,
+    link_to,
+    pair_of,
+    server,
+    token,
+)
+from tests.support.application import Application
+from tests.support.crowd import moody
+from tests.support.effort import rounds
 from tests.support.lives import Installation
 from tests.support.patience import PATIENCE, until
+from tests.support.people import REFUSING
+from tests.support.postgres import Server
 from tests.support.scraping import FIELD
 
-__all__ = ["crowd"]
+__all__ = ["crowd", "server"]
 
 BOATS = {
     "fields": {"id": {"type": "primary_key"}, "name": {"type": "string", "storage": "encrypted"}}
@@ -54,6 +74,17 @@ async def rotated(crowd: Several, at: Installation, bearer: str, key: str) -> An
     status, seen = await api(crowd, at, bearer, "POST", "/api/keys/rotate", json={"key": key})
     assert status == 200, (key, seen)
     return seen["data"][0]
+
+
+async def agreeing(crowd: Several, bearer: str) -> Any:
+    """What both tell of the keys in use, as soon as each has heard of the last rotation."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            one, other = await asyncio.gather(*(keys_at(crowd, at, bearer) for at in crowd.both))
+            roots = [(keys["keys"][-1], keys["token"], keys["hash"]["keys"][-1]) for keys in (one, other)]  # fmt: skip
+            if roots[0] == roots[1]:
+                return one
+            await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -216,10 +247,9 @@ async def test_every_key_is_rotated_while_both_serve_and_one_of_them_is_killed(
                     assert not caller.done(), caller.result()  # it was told something odd
                 await asyncio.sleep(0.01)
         print(key, "rotated; answers since", crowd.counts.total() - since)
-    known = await asyncio.gather(*(keys_at(crowd, one, bearer) for one in crowd.both))
-    assert known[0]["keys"][-1] == known[1]["keys"][-1] != before["keys"][-1]
-    assert known[0]["token"] == known[1]["token"] != before["token"]
-    assert known[0]["hash"]["keys"][-1] == known[1]["hash"]["keys"][-1]
+    known = await agreeing(crowd, bearer)
+    assert known["keys"][-1] != before["keys"][-1]
+    assert known["token"] != before["token"]
     rotation = asyncio.create_task(
         api(crowd, first, bearer, "POST", "/api/keys/rotate", json={"key": "master"})
     )
@@ -230,10 +260,129 @@ async def test_every_key_is_rotated_while_both_serve_and_one_of_them_is_killed(
     await asyncio.gather(rotation, return_exceptions=True)
     assert await first.start(), first.log.decode()
     await crowd.judge(len(crowd.every))
-    assert (await rotated(crowd, second, bearer, "data"))["keys"][-1] != known[0]["keys"][-1]
+    assert (await rotated(crowd, second, bearer, "data"))["keys"][-1] != known["keys"][-1]
     await crowd.judge()
     for one in crowd.both:
         assert await one.stop() == 0
         one.proxy = ""
     assert await second.run("store", "verify") == 0, second.output + second.log
     nowhere(crowd)
+
+
+CONTENTS = {"small": b"small", "long": bytes(range(256)) * 1500}
+
+
+async def attached(crowd: Several, at: Installation, bearer: str, name: str) -> str:
+    """The id of a new attachment of the first boat."""
+    headers, form = {"x-filename": name}, aiohttp.FormData()
+    form.add_field("file", CONTENTS[name], filename=name, content_type="text/plain")
+    status, seen = await api(crowd, at, bearer, "POST", f"{MODEL}/b0/files", data=form, headers=headers)  # fmt: skip
+    assert status == 201, seen
+    return str(seen["file_id"])
+
+
+@asynccontextmanager
+async def with_a_standby(folder: Path, primary: Server) -> AsyncIterator[tuple[Unshaken, Server]]:
+    """Two instances, each with a key file of its own, on a database that a standby follows."""
+    application, standby = Application(), Server(primary.folder.with_name("standby"))
+    address = primary.address(pool="4", timeout="5", replicas="true").replace(
+        f":{primary.port}/", f":{primary.port},127.0.0.1:{standby.port}/"
+    )
+    try:
+        primary.mirror(standby)
+        async with before(application, moody(application), folder) as alone:
+            first, second = pair_of(alone.installation, address)
+            with (first.rules / "rules.yaml").open("a") as file:
+                file.write(REFUSING)
+            shutil.copytree(first.rules, second.rules, dirs_exist_ok=True)
+            second.environment["DOMICILE__KEYS"] = f"file://{second.folder}/keys.json"
+            crowd = Unshaken(application, alone.caller, first)
+            crowd.both = (first, second)
+            assert await first.start(**OFTEN), first.log.decode()
+            shutil.copy(first.folder / "keys.json", second.folder / "keys.json")
+            assert await second.start(**OFTEN), second.log.decode()
+            yield crowd, standby
+            for one in crowd.both:
+                await one.kill()
+    finally:
+        standby.kill()
+
+
+async def rotated_somehow(crowd: Several, key: str) -> tuple[str, int, Any]:
+    """What an instance tells of a rotation during which the database may go away."""
+    at = random.choice(crowd.both)
+    try:
+        _, bearer = await token(crowd, at, CHIEF)
+        sent = {"key": key}
+        return key, *await api(crowd, at, bearer, "POST", "/api/keys/rotate", json=sent)
+    except (aiohttp.ClientError, OSError) as error:
+        return key, 0, repr(error)
+
+
+async def failed_over(crowd: Several, primary: Server, standby: Server) -> None:
+    """The primary dies in the middle of two rotations, and the standby takes its place."""
+    kinds = random.sample(["data", "hash", "token"], 2)
+    rotations = [asyncio.create_task(rotated_somehow(crowd, kind)) for kind in kinds]
+    await asyncio.sleep(random.uniform(0, 0.6))
+    await asyncio.to_thread(primary.kill)
+    await asyncio.to_thread(standby.promote)
+    for kind, status, seen in await asyncio.gather(*rotations):
+        assert status in (0, 200, 409, 503), (kind, seen)
+
+
+async def a_new_master_key(crowd: Several, bearer: str) -> None:
+    """It is refused until the other instance has the key file that holds it."""
+    first, second = crowd.both
+    way, sent = ("POST", "/api/keys/rotate"), {"key": "master"}
+    status, seen = await api(crowd, first, bearer, *way, json=sent)
+    assert (status, seen["code"]) == (409, "replicas_running"), seen
+    shutil.copy(first.folder / "keys.json", second.folder / "keys.json")
+    earlier = (await api(crowd, first, bearer, "GET", "/api/keys"))[1]["master"]
+    status, seen = await api(crowd, first, bearer, *way, json=sent)
+    assert (status, seen["master"] != earlier) == (200, True), seen
+
+
+@pytest.mark.slow
+async def test_keys_are_rotated_while_a_standby_takes_over_and_each_has_its_key_file(
+    tmp_path: Path, server: Server
+) -> None:
+    async with with_a_standby(tmp_path, server) as (crowd, standby):
+        first, second = crowd.both
+        _, bearer = await token(crowd, first, CHIEF)
+        assert (await api(crowd, first, bearer, "PUT", "/api/schemas/boats", json=BOATS))[0] == 201
+        assert (await api(crowd, first, bearer, "POST", MODEL, json={"id": "b0"}))[0] == 201
+        files = [
+            (await attached(crowd, at, bearer, name), CONTENTS[name])
+            for at, name in zip(crowd.both, CONTENTS, strict=True)
+        ]
+        work = [asyncio.create_task(crowd.visit(n, WORKERS)) for n in range(WORKERS)]
+        primary = server
+        for _ in range(rounds(1)):
+            await crowd._answers(60)
+            crowd.away = time.monotonic()
+            await failed_over(crowd, primary, standby)
+            crowd.away = time.monotonic()
+            await crowd._answers(60)
+            primary, standby = standby, primary
+            await asyncio.to_thread(primary.mirror, standby)
+        crowd.over = True
+        await asyncio.gather(*work)
+        crowd.over = False
+        _, bearer = await token(crowd, second, CHIEF)
+        last = (await rotated(crowd, second, bearer, "data"))["keys"][-1]["key_id"]
+        for one in crowd.both:
+            told = await reached(
+                crowd, one, bearer, lambda one: len(one["keys"]) == len(one["hash"]["keys"]) == 1
+            )
+            assert (told["reseal"]["unreadable"], told["keys"][0]["key_id"]) == (0, last)
+            for ident, content in files:
+                path, headers = f"{MODEL}/b0/files/{ident}", {"Authorization": f"Bearer {bearer}"}
+                async with crowd.caller.get(one.vault + path, headers=headers) as answer:
+                    assert (answer.status, await answer.read()) == (200, content)
+        await a_new_master_key(crowd, bearer)
+        await crowd.judge(len(crowd.every))
+        await ended_in_order(crowd)
+        assert await second.start(**OFTEN), second.log.decode()
+        assert await second.stop() == 0
+        second.proxy = ""
+        assert await second.run("store", "verify") == 0, second.output + second.log

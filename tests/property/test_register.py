@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage import open_store
 from proxy.storage.base import Store
@@ -20,7 +21,9 @@ from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, contact, make_contacts
+from tests.support.postgres import fresh_address
 from tests.support.register import Done, linearizable
+from tests.support.replicas import open_replica
 
 _CLIENTS = 5
 _CALLS = 6
@@ -119,31 +122,39 @@ async def tidied(contacts: Contacts, over: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def records(engine: str, folder: Path, chance: Random) -> AsyncIterator[Contacts]:
-    store = await open_store(engine.format(folder))
-    contacts = await make_contacts(store)
-    contacts.records.collection.store = Hesitant(store, chance)  # type: ignore[assignment]  # has every verb of it
+async def records(engine: str, folder: Path, chance: Random) -> AsyncIterator[list[Contacts]]:
+    """The records of one instance, or of two replicas."""
+    uri, keyset = engine.format(folder) or fresh_address(replicas="true"), Keyset.create("test")
+    stores: list[Store] = []
+    every: list[Contacts] = []
     try:
-        yield contacts
+        for _ in range(1 if engine else 2):
+            stores.append(await (open_store(uri) if engine else open_replica(uri)))
+            every.append(await make_contacts(stores[-1], keyset))
+            every[-1].records.collection.store = Hesitant(stores[-1], chance)  # type: ignore[assignment]  # has every verb of it
+        yield every
     finally:
-        await store.close()
+        for store in stores:
+            await store.close()
 
 
-@pytest.mark.parametrize("engine", ["memory:", "sqlite:///{}/vault.db"])
+@pytest.mark.parametrize("engine", ["memory:", "sqlite:///{}/vault.db", ""])
 async def test_some_order_explains_what_clients_of_one_record_are_told(
     engine: str, tmp_path: Path
 ) -> None:
-    for seed in range(_ROUNDS):
+    for seed in range(_ROUNDS if engine else _ROUNDS // 5):
         chance = Random(seed)
         folder = tmp_path / str(seed)
         folder.mkdir()
-        async with records(engine, folder, chance) as contacts:
+        async with records(engine, folder, chance) as every:
             history: list[Done] = []
             ticks, over = [0], asyncio.Event()
-            janitor = asyncio.create_task(tidied(contacts, over))
-            await asyncio.gather(
-                *(Client(contacts, history, ticks, chance).work() for _ in range(_CLIENTS))
-            )
+            janitor = asyncio.create_task(tidied(every[0], over))
+            clients = [
+                Client(every[number % len(every)], history, ticks, chance)
+                for number in range(_CLIENTS)
+            ]
+            await asyncio.gather(*(client.work() for client in clients))
             over.set()
             await janitor
         assert len(history) == _CLIENTS * _CALLS

@@ -1,11 +1,20 @@
-"""The model with two instances on one database, which serve by turns: nobody can tell."""
+"""Two instances on one database: with the model they serve by turns, and nobody can tell; creates
+that both carry at once are neither lost nor mixed.
+"""
+
+import asyncio
+from random import Random
+from typing import Any
 
 import pytest
 
 from tests.support.effort import rounds
+from tests.support.exchanges import Call, Desk
 from tests.support.replicas import TwoReplicas
 
 SHARE = rounds(200)
+#: Creates at once, ids that the application answers with, and addresses that people share.
+_TOGETHER, _IDS, _ADDRESSES = 4, 3, 3
 
 
 @pytest.mark.parametrize("hosted", [False, True])
@@ -17,3 +26,74 @@ async def test_nobody_can_tell_which_of_two_replicas_is_there(hosted: bool) -> N
         await model.end()
     assert {"POST 200", "PATCH 200", "PATCH 0", "DELETE 200", "GET 200"} <= model.counts.keys()
     assert model.counts["compared"] > SHARE
+
+
+class OneApplication:
+    """An application that answers several creates with one id, and keeps one of them."""
+
+    def __init__(self, desks: list[Desk], chance: Random) -> None:
+        self.desks, self.chance = desks, chance
+        self.stored: dict[int, dict[str, Any]] = {}  #: by id, as it has them
+        self.meant: dict[int, dict[str, Any]] = {}  #: the same, in clear
+        self.tokens: dict[str, str] = {}  #: of addresses
+        self.people = 0
+
+    async def round(self) -> None:
+        """Several creates at once with one id, and what both instances then show."""
+        ident = self.chance.randrange(1, _IDS + 1)
+        bodies = [self._person() for _ in range(self.chance.randrange(2, _TOGETHER + 1))]
+        calls = await asyncio.gather(*(self._at().send("POST /p", body) for body in bodies))
+        for call, body in zip(calls, bodies, strict=True):
+            assert self.tokens.setdefault(body["email"], call.json["email"]) == call.json["email"]
+        kept = self.chance.randrange(len(calls))
+        self.stored[ident] = {**calls[kept].json, "id": ident}
+        self.meant[ident] = {**bodies[kept], "id": ident}
+        ends = (self._end(*one, ident) for one in zip(calls, bodies, strict=True))
+        await asyncio.gather(*ends)
+        for _ in range(2):  # the first answers decide
+            await asyncio.gather(*(self._look(desk, ident) for desk in self.desks))
+
+    def _person(self) -> dict[str, Any]:
+        self.people += 1
+        address = f"person{self.chance.randrange(_ADDRESSES)}@example.com"
+        return {"name": f"Person Number {self.people}", "email": address}
+
+    def _at(self) -> Desk:
+        return self.chance.choice(self.desks)
+
+    async def _end(self, call: Call, body: dict[str, Any], ident: int) -> None:
+        """The answer to a create: its id, all of it, or none although it was carried out."""
+        match self.chance.randrange(4):
+            case 0:
+                await call.exchange.failed(True)
+            case 1:
+                await call.answer(201, {"id": ident})
+            case _:
+                shown = await call.seen(201, {**call.json, "id": ident})
+                assert shown == {**body, "id": ident}
+
+    async def _look(self, desk: Desk, ident: int) -> None:
+        read = await desk.send(f"GET /p/{ident}")
+        assert await read.seen(200, self.stored[ident]) == self.meant[ident]
+        listed = await desk.send("GET /p")
+        everybody = sorted(self.stored)
+        shown = await listed.seen(200, [self.stored[one] for one in everybody])
+        assert shown == [self.meant[one] for one in everybody]
+
+
+async def test_creates_with_one_id_or_one_value_at_both_are_neither_lost_nor_mixed() -> None:
+    model = TwoReplicas(5, False)
+    await model.begin()
+    try:
+        application = OneApplication(model.desks, Random(11))
+        for _ in range(rounds(40)):
+            await application.round()
+            model.clock.advance(application.chance.randrange(5_000))
+        assert all(desk.idle for desk in model.desks)
+        model.clock.advance(8 * 86_400_000)
+        for desk in model.desks:  # what stayed in doubt is gone, and what the application has stays
+            await desk.vault.maintain()
+        for ident in application.stored:
+            await asyncio.gather(*(application._look(desk, ident) for desk in model.desks))
+    finally:
+        await model.end()

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -72,12 +73,20 @@ def free_port() -> int:
 
 
 class Server:
-    """One server in a folder of its own, which may be stopped, killed and started again."""
+    """One server in a folder of its own, which may be stopped, killed and started again.
+
+    Its port is claimed for as long as this object is there: a socket that is bound and does not
+    listen keeps the port from everybody who asks for any, and the server may listen beside it.
+    """
 
     def __init__(self, folder: Path, *settings: str) -> None:
         self.folder = folder
         self.data = folder / "data"
-        self.port = free_port()
+        claim = socket.socket()
+        claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        claim.bind(("127.0.0.1", 0))
+        weakref.finalize(self, claim.close)
+        self.port: int = claim.getsockname()[1]
         self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
 
