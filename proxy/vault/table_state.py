@@ -134,6 +134,8 @@ _MOST_REPORTED = 10_000
 _MOST_DISPLAYED = 10_000
 #: Records that are remembered to have been changed in doubt.
 _MOST_UNSURE = 200
+#: Deleted records whose ids are remembered.
+_MOST_ENDED = 10_000
 
 
 class _Together:
@@ -170,6 +172,9 @@ class TableState:
     named: dict[bytes, tuple[int, bytes, int]] = field(default_factory=dict)
     #: entities of rule files whose records stand among those of the table's schema
     hosted: set[str] = field(default_factory=set)
+    #: hashes of ids that were deleted lately, and when: answers that were asked for before are no
+    #: proof of records with these ids
+    ended: dict[bytes, int] = field(default_factory=dict)
     #: versions that answers under way may still show
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them
@@ -215,6 +220,13 @@ class TableState:
     def before(self, instant: int) -> int:
         """An instant that was before that one by the clock of any replica."""
         return instant if self.replicas is None else instant - self.replicas.margin
+
+    def end(self, key: bytes, now: int) -> None:
+        """The application has deleted the record with this id."""
+        self.ended.pop(key, None)
+        self.ended[key] = now
+        if len(self.ended) > _MOST_ENDED:
+            del self.ended[next(iter(self.ended))]
 
     def doubt(self, rid: int) -> None:
         """An update of this record is answered in a way that a refusal may be."""

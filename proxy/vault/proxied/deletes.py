@@ -60,6 +60,8 @@ async def deleted(collection: Collection, writes: Sequence[StagedWrite]) -> None
     for item in gone:
         if item.row is not None:
             await may_end(collection, item.row)  # reports parts of another record
+            if item.row.key is not None:
+                collection.state.end(item.row.key, collection.clock())
     if gone:
         await finish(collection, gone, [Remove(item.rid) for item in gone])
         collection.observe("deleted", len(gone))

@@ -96,7 +96,8 @@ class Displacement(NamedTuple):
                 continue
             own = self.own.get(home.row.rid) or self.own[before.row.rid]
             texts = self.tokens_of(own)
-            joined[pair] = joining(collection, before, home, texts)
+            fresh = home.row.rid in self.own
+            joined[pair] = joining(collection, before, home, texts, fresh=fresh)
         return joined
 
 
@@ -243,8 +244,12 @@ def joining(
     before: OpenRow,
     home: OpenRow,
     tokens_shown: Mapping[str, tuple[str, ...]],
+    *,
+    fresh: bool,
 ) -> list[Change]:
     """The changes that make a record a version of the other, ``home``.
+
+    That is ``fresh``, or has the id already: then its values stay, too, where others are shown.
 
     Without ``versions: keep`` its values are in doubt, for as long as no object shows each field.
     """
@@ -266,7 +271,7 @@ def joining(
     return [
         # it is as it was read
         Replace(collection.same_row(before.row, before.live), before.row.version),
-        *_versions(collection, home, versions, taken),
+        *_versions(collection, home, versions, taken, fresh=fresh),
         *_deletes(collection, before, home),
         Remove(before.row.rid, keep_past=True),
         Reindex(home.row.rid, add=tuple(hashes)),
@@ -330,6 +335,8 @@ def _versions(
     home: OpenRow,
     versions: Sequence[_Version],
     taken: Mapping[str, tuple[TokenizedValue, ...]],
+    *,
+    fresh: bool,
 ) -> list[Change]:
     """The changes that give the record the versions before, and make ``taken`` of them live."""
     row, live, last = home.row, home.live, versions[-1][1]
@@ -346,7 +353,7 @@ def _versions(
     others = [(one, of) for one, of in home.staged if of is not None]
     changes += rebase(collection, row, others, (live, content)).changes
     sealer = collection.sealer.record(row.rid, row.salt)
-    for staged, old in versions:
+    for staged, old in versions if fresh else (*versions, (None, live)):
         version = adopt(content, old.values, last.following)
         at_work = staged is not None and not is_over(collection, staged)
         if at_work or (not collection.keeps and changed(content.values, version.values)):

@@ -50,6 +50,8 @@ async def reconcile_objects(
     if state.replicas is not None:
         began = state.before(began)
         await state.look()
+    if state.ended and (revealed.loose or revealed.pending):
+        revealed = _of_lasting(collection, objects, revealed, began)
     if revealed.loose or revealed.pending:
         rows[:] = await join_objects(collection, objects, revealed, began)
     decided: set[int] = set()
@@ -67,6 +69,27 @@ async def reconcile_objects(
         if await commit_settlement(collection, row.row, outcome):
             row.live = outcome.live
     return undecided
+
+
+def _of_lasting(
+    collection: Collection, objects: Sequence[AnswerObject], revealed: Revealed, began: int
+) -> Revealed:
+    """The same without what objects tell whose records were deleted since ``began``: other records
+    may have some of their tokens.
+    """
+    digests = {at: item.id for at, item in enumerate(objects) if item.id is not None}
+    gone = {
+        at
+        for at, ident in digests.items()
+        if any(
+            collection.state.ended.get(one, -1) >= began
+            for one in either((collection.key_hash(ident),))
+        )
+    }
+    loose = [one for one in revealed.loose if one[0] not in gone]
+    return revealed._replace(
+        loose=loose, pending=[one for one in revealed.pending if one[0] not in gone]
+    )
 
 
 #: Milliseconds for which views of a record put a delete off once.

@@ -18,6 +18,7 @@ from proxy.vault.table_state import (
     OpenedRecords,
     PageRecord,
     Retired,
+    TableState,
     opening_of,
     recalled,
 )
@@ -67,6 +68,20 @@ def test_what_is_forgotten_of_a_record_is_gone_and_later_versions_stay():
     retired.keep(row(2, 2, 101), 3 + SUPERSEDED_MILLISECONDS)
     assert len(retired) == 0
     assert (versions(retired, 1, 0), versions(retired, 2, 0)) == ([], [])
+
+
+def test_versions_of_a_record_that_became_a_part_of_another_are_those_of_that_one():
+    retired = Retired(bound=100)
+    for number, rid, version in ((1, 1, 1), (2, 2, 5), (3, 1, 2)):
+        retired.keep(row(rid, version, 20), number)
+    retired.join(1, 2)
+    retired.join(3, 2)
+    assert (versions(retired, 1, 0), versions(retired, 2, 0)) == ([], [2, 5, 1])
+    assert versions(retired, 2, 2) == [2]
+    retired.keep(row(4, 1, 70), 4)
+    assert versions(retired, 2, 0) == [2]
+    retired.forget(2)
+    assert versions(retired, 2, 0) == []
 
 
 def test_it_is_bounded_in_bytes():
@@ -166,6 +181,17 @@ async def test_of_a_record_that_was_deleted_nothing_is_shown():
 
 
 # What lists have shown lately is used again while its row is the same, and forgotten in time.
+
+
+def test_ids_that_were_deleted_are_remembered_the_latest_ones():
+    state = TableState()
+    for number in range(10_002):
+        state.end(b"%d" % number, number)
+    state.end(b"5", 20_000)
+    state.end(b"new", 20_001)
+    assert len(state.ended) == 10_000
+    assert (state.ended[b"5"], state.ended[b"new"]) == (20_000, 20_001)
+    assert b"2" not in state.ended
 
 
 class Office:

@@ -1,5 +1,9 @@
 """A create that the application answers with the id of a record that the vault has."""
 
+import asyncio
+from contextlib import suppress
+
+from proxy.storage.rows import RowState
 from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
 from tests.support.exchanges import FIELDS, FORM, USUAL, Desk, desk_of, rule_text
@@ -165,3 +169,65 @@ async def test_creates_answered_with_one_id_over_and_over_keep_each_value_in_few
     listed = [{"id": 1, "name": body["name"]} for body in sent]
     names = [(await one.shown([item], "GET /p"))[0]["name"] for item in listed]
     assert names == [f"Ann {number}" for number in range(25)]
+
+
+async def test_a_create_waits_for_an_update_of_the_record_whose_id_it_gets():
+    one = await desk("current")
+    await one.create(ANN)
+    update = await one.send("PATCH /p/1", {"name": "Ann Alm"})
+    create = await one.send("POST /p", ANNA)
+    answered = asyncio.ensure_future(create.seen(200, {"id": 1, **create.json}))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not answered.done()
+    assert (await one.counts())[1] == 1
+    assert await update.seen(200, {"id": 1, **update.json}) == {"id": 1, "name": "Ann Alm"}
+    assert await answered == {"id": 1, **ANNA}
+    assert (await one.counts())[:2] == (1, 0)
+    one.clock.advance(1)
+    assert await one.shown([{"id": 1, **update.json}], "GET /p") == [{"id": 1, "name": "Ann Alm"}]
+    assert one.idle
+
+
+async def test_a_delete_in_doubt_is_then_of_the_new_record():
+    one = await desk("current")
+    await one.create(ANN)
+    delete = await one.send("DELETE /p/1")
+    await delete.answer(500, {"error": "late"})
+    one.clock.advance(1)
+    sent, _ = await again(one, ANNA)
+    assert (await one.counts())[:2] == (1, 0)
+    await (await one.send("GET /p/1")).answer(404, {"error": "not found"})
+    assert await one.counts() == (0, 0, 0)
+    assert await one.shown({"id": 1, "name": sent["name"]}) == {"id": 1, "name": sent["name"]}
+
+
+async def test_the_record_before_is_a_version_of_the_new_one_or_has_its_id():
+    """The store refuses each commit in turn: there is none between the two that it could keep."""
+    for skip in range(4):
+        one = await desk("current")
+        await one.create(ANN)
+        call = await one.send("POST /p", ANNA)
+        one.store.fail("commit", RuntimeError, skip=skip, times=None)
+        with suppress(RuntimeError):
+            await call.answer(200, {"id": 1, **call.json})
+        one.store.mend()
+        rows = await one.store.scan(one.people.table, 0, 9)
+        assert [row.state for row in rows if row.key is None] in ([], [RowState.PENDING])
+        assert len([row for row in rows if row.key is not None]) == 1
+
+
+async def test_an_update_that_overtook_the_answer_of_its_create_keeps_its_values():
+    """Its id was unknown to the vault, and the answer shows the record as it was before it."""
+    one = await desk("current")
+    create = await one.send("POST /p", ANN)
+    update = await one.send("PATCH /p/1", {"name": "Ann Alm", "email": "alm@example.se"})
+    held = {"id": 1, **create.json, **update.json}
+    assert (await update.seen(200, held))["name"] == "Ann Alm"
+    assert await create.seen(200, {"id": 1, **create.json}) == {"id": 1, **ANN}
+    for _ in range(2):
+        one.clock.advance(1)
+        seen = await one.shown(held)
+        assert seen == {"id": 1, **ANN, "name": "Ann Alm", "email": "alm@example.se"}
+        await later(one)
+    assert (await one.counts())[0] == 1

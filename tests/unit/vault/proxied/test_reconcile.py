@@ -1,6 +1,6 @@
 from proxy.storage.rows import RowState
 from proxy.vault.proxied.binding import RECONCILE_GRACE, StagedWrite, forget_staged
-from proxy.vault.proxied.deletes import reconcile_gone
+from proxy.vault.proxied.deletes import deleted, reconcile_gone
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
@@ -68,6 +68,26 @@ async def test_a_list_that_a_change_overtook_keeps_no_other_record_with_the_same
     bench.clock.advance(1)
     assert await show(bench, "18", email=token(refused, "email")) == ["ann@example.com"]
     assert await states(bench) == (2, 0, 0), "some record has the value"
+
+
+async def test_a_list_that_a_delete_overtook_keeps_no_other_record_with_the_same_value() -> None:
+    """The application refused the create of one with an error, and may have the other."""
+    bench = await make_bench()
+    shown = await ann(bench)
+    drafts = [draft(name=name, email="ann@example.com") for name in ("Anna", "Anne")]
+    refused, made = await stage_creates(bench.people, drafts, [None, None])
+    await doubt(bench.people, [refused, made], answered=True)
+    bench.clock.advance(1)
+    began = bench.clock()
+    await deleted(bench.people, await stage_deletes(bench.people, ["17"]))
+    assert await states(bench) == (2, 2, 0)
+    await show(bench, "17", began, name=token(shown, "name"), email=token(shown, "email"))
+    assert await states(bench) == (2, 2, 0), "nothing has shown either"
+    await show(bench, "18", began, name=token(made, "name"), email=token(made, "email"))
+    assert (await bench.people.by_key(["18"]))["18"].rid == made.rid
+    bench.clock.advance(1)
+    await show(bench, "17", name=token(refused, "name"), email=token(refused, "email"))
+    assert await states(bench) == (2, 0, 0), "the id is given again"
 
 
 async def test_new_tokens_promote_a_doubtful_update() -> None:
