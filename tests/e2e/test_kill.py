@@ -213,8 +213,8 @@ async def test_killed_at_a_step_of_a_straight_exchange(tmp_path: Path, step: str
 @pytest.mark.parametrize("known", [0, 0.3] if EXPLORE else [0])
 async def test_killed_at_random_on_the_straight_way(tmp_path: Path, known: float) -> None:
     """``known``: of creates with the id of a record that is there, beside changes in doubt, nothing
-    tells which value of a constant token is live. Only ``make explore`` draws those: now and then a
-    record that others change meanwhile shows tokens afterwards, which is not mended yet.
+    tells which value of a constant token is live. Only ``make explore`` draws those; every run draws
+    them in one process (``lifecheck``).
     """
     async with going_straight(tmp_path, odd=True, known=known) as crowd:
         if known:
@@ -225,7 +225,7 @@ async def test_killed_at_random_on_the_straight_way(tmp_path: Path, known: float
                 await crowd.judge()
             work = (crowd.visit(worker, WORKERS) for worker in range(WORKERS))
             await crowd.installation.kill_at_work(work, crowd.counts, 40)
-        if known:  # a record of before may be left without a name, as above
+        if known:  # a record of before with many changes in doubt may be left without a name
             assert await crowd.installation.start()
             await crowd.judge(len(crowd.every))
             assert await crowd.installation.stop() == 0

@@ -165,6 +165,7 @@ class Lives(Crowd):
         try:
             call = await self.desk.send(f"{method} {path}", options.get("json", b""))
             status, answer = await self._act(method, ident, call)
+            clock.advance(1)  # what begins in the very millisecond of an answer may be of before
             if status == 0:
                 await call.exchange.failed(True)
                 status = 502
