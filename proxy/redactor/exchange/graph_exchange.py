@@ -23,6 +23,7 @@ from proxy.redactor.exchange.event_stream import (
     uncoded,
     with_content,
 )
+from proxy.redactor.exchange.judgement import verdict
 from proxy.redactor.exchange.parts_exchange import each_ended
 from proxy.redactor.exchange.settle import settle_unshown
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
@@ -148,14 +149,15 @@ class FieldExchange(StreamExchange):
     async def answered(self, document: Any, answer: Response) -> Response:
         """Return the answer, which is ``document``, with the values of this field; settle it."""
         objects, values = answered_at(document, self.requested)
-        if stands(values) or any(self._places):
+        changed = verdict(values) if self.writes else stands(values) or None
+        if changed or (changed is None and not values and any(self._places)):
             self._plan = replace(self._plan, response=self.requested.use.plan(objects))
             return await self.restore_response(answer)
         one = document
         if self.requested.position is not None and isinstance(document, list):
             one = (document[self.requested.position :] or [None])[0]
         errors = one.get("errors") if isinstance(one, dict) else None
-        if errors and (self.writes or came_first(one, errors)):
+        if changed is False or (errors and (self.writes or came_first(one, errors))):
             # texts of the caller may stand in the errors
             meaning = _REFUSED if came_first(one, errors) else _FAILED
             restored = await self.restore_response(with_fields(answer, status=meaning))
@@ -166,7 +168,7 @@ class FieldExchange(StreamExchange):
     def _meaning(self, answer: Any, values: Sequence[Any], status: int) -> int:
         """The status that says what became of the records of a field that shows none of them.
 
-        ``values``: null or false, where it was executed; else it was left out (``@skip``).
+        ``values``: nothing that tells of a change, or none where it was left out (``@skip``).
         """
         self._unshown = bool(values)
         if values or not self.writes:

@@ -6,8 +6,8 @@ record, for a body that only looks like a refusal must lose nothing either.
 """
 
 import re
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -56,6 +56,40 @@ def tells_refusal(body: bytes) -> bool:
         return any(_is_refusal(*one) for one in top.items() if not (own and one[0] in _SAID))
     except (msgspec.DecodeError, RecursionError):
         return False  # no object, or none that can be read
+
+
+#: Types of GraphQL that are results of a failure, and members that say nothing of a change.
+_FAILURE: Final = re.compile(
+    "error|fail|problem|denied|forbidden|not_?found|invalid|exception", re.IGNORECASE
+)
+_WORDS: Final = frozenset(("clientmutationid", "message", "messages", "code", "status"))
+
+
+def verdict(values: Sequence[Any]) -> bool | None:
+    """Whether what stands in the place of a field of GraphQL that changes something tells that it
+    did; ``None``: nothing of that.
+    """
+    waiting, changed = [*values], False
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif not isinstance(value, dict):
+            changed |= bool(value)
+        elif tells_refusal(msgspec.json.encode(value)) or _lists_mistakes(value):
+            return False
+        else:
+            changed |= any(bool(one) and name.lower() not in _WORDS for name, one in value.items())
+    return True if changed else None
+
+
+def _lists_mistakes(value: dict[str, Any]) -> bool:
+    """Whether an object has mistakes (``userErrors``), or its type is one of failures, not of a
+    record.
+    """
+    kind = value.get("__typename") if _IDS.isdisjoint(value) else None
+    listed = any(one and name.lower().endswith("errors") for name, one in value.items())
+    return listed or (isinstance(kind, str) and _FAILURE.search(kind) is not None)
 
 
 def _is_refusal(name: str, raw: msgspec.Raw) -> bool:

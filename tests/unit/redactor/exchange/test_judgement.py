@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from proxy.redactor.exchange.judgement import MOST, may_tell, tells_refusal
+from proxy.redactor.exchange.judgement import MOST, may_tell, tells_refusal, verdict
 from proxy.redactor.message import RawHeaders
 from tests.support.exchanges import JSON, USUAL, Desk, desk, written
 from tests.support.table import table
@@ -262,3 +262,22 @@ async def test_values_with_one_token_are_kept_until_a_write_is_taken():
     await call.answer(201, {"id": 3})
     await (await one.send("PATCH /p/3", {"pay": 200})).answer(200, {"success": False})
     assert (await one.shown(stored, "GET /p/3"))["pay"] == 100
+
+
+@table(
+    ("values", "made"),
+    [
+        ([], None), ([None], None), ([False], None), ([[]], None), ([{}], None), ([0], None),
+        ([True], True), (["17"], True), ([[True, None]], True), ([{"id": "1"}], True),
+        ([{"__typename": "Person"}], True), ([{"affected_rows": 2}], True),
+        ([{"affected_rows": 0}], None), ([{"person": None, "message": "done"}], None),
+        ([{"success": True, "message": "done"}], True), ([{"ok": False, "id": 1}], False),
+        ([{"person": None, "userErrors": [{"message": "no"}]}], False),
+        ([{"person": {"id": 1}, "userErrors": []}], True),
+        ([{"__typename": "NotFoundError", "message": "no"}], False),
+        ([{"__typename": "ErrorReport", "id": "1"}], True),
+        ([[{"id": "1"}, {"errors": ["no"]}]], False),
+    ],
+)  # fmt: skip
+def test_what_stands_in_the_place_of_a_mutation_tells_whether_it_was_made(values, made):
+    assert verdict(values) is made
