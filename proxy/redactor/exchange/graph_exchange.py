@@ -76,6 +76,10 @@ class FieldExchange(StreamExchange):
         """Whether the field changes records."""
         return self._writing is not None
 
+    def unread(self, status: int) -> int:
+        """The status that says what an answer means that nobody reads, as far as it succeeded."""
+        return _FAILED if self.writes and 200 <= status < 300 else status
+
     @property
     def record(self) -> tuple[str, bytes]:
         """Return the lock order of the changed record; no bytes if the request names none."""
@@ -322,15 +326,14 @@ class GraphExchange:
 
     async def _restored(self, answer: Response, document: Any) -> Response:
         status, waiting = answer.status, self._fields[::-1]
-        unread = document is None and 200 <= status < 300  # nothing tells what a mutation did
         try:
             while waiting:
                 if busy():
                     await give_way()
                 field = waiting.pop()
-                means = _FAILED if unread and field.writes else status
                 if document is None:
-                    answer = await field.restore_response(with_fields(answer, status=means))
+                    means = with_fields(answer, status=field.unread(status))
+                    answer = await field.restore_response(means)
                 else:
                     answer = await field.answered(document, with_fields(answer, status=200))
         except BaseException:
@@ -339,7 +342,7 @@ class GraphExchange:
         return with_fields(answer, status=status)
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
-        await each_ended(self._fields, lambda field: field.settled(status, headers))
+        await each_ended(self._fields, lambda one: one.settled(one.unread(status), headers))
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
         for field in self._fields:

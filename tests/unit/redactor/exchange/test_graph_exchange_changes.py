@@ -120,3 +120,18 @@ async def test_a_create_that_was_left_out_leaves_nothing_behind():
     query = 'mutation { createPerson(input: {name: "secret"}) @skip(if: true) { id } }'
     assert (await one.ask(query))["data"] == {}
     assert await one.desk.counts() == (0, 0, 0)
+
+
+@table(
+    ("status", "fields"),
+    [(200, ((b"Content-Length", b"0"),)), (204, ()), (200, ((b"Content-Encoding", b"x-own"),))],
+)
+async def test_an_answer_that_is_not_read_tells_nothing_of_a_change(status, fields):
+    for query in (UPDATE % "", "mutation { deletePerson(id: 1) }"):
+        one = await office()
+        await create(one)
+        call = await one.desk.send("POST /graphql", {"query": query})
+        await call.exchange.settled(status, fields)
+        shown = await one.ask(f"{{ person(id: 1) {{ {ALL} }} }}")
+        assert shown["data"]["person"] == {**ANN, "id": "1"}
+        assert one.desk.idle
