@@ -15,7 +15,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from proxy.api.context import ApiOperation, ApiResponse
 from proxy.api.whole_request import WholeRequests
 from proxy.net.caller_connection import CallerConnection
-from proxy.net.client_address import ClientAddress, Trusted, caller_of, canonical_address, peer_of
+from proxy.net.client_address import Trusted, caller_of, canonical_address
 from proxy.net.proxy_protocol import Preambles
 from proxy.net.server import RequestKey
 from proxy.net.tls_transport import TlsListener
@@ -76,19 +76,10 @@ class VaultConnection(WholeRequests):
     Compressed bodies stay as they are, so that they can be refused by their size and kind.
     """
 
-    __slots__ = ("learned",)
+    __slots__ = ()
 
     def __init__(self, server: web.Server) -> None:
         super().__init__(server, auto_decompress=False)
-        #: the caller's address, once it was looked up or read from a trusted proxy's preamble
-        self.learned: ClientAddress | None = None
-
-    @property
-    def client(self) -> ClientAddress:
-        """The caller's address and port."""
-        if self.learned is None:
-            self.learned = peer_of(self.transport)
-        return self.learned
 
     def request(self, make: Callable[..., web.BaseRequest], *parts: Any) -> web.BaseRequest:
         """The request object of a head that is complete."""

@@ -67,11 +67,21 @@ _FLAT = ("first_name", "last_name", "email", "phone", "birth_date", "card", "not
 _ADDRESS = ("street", "city")
 
 
-class Pages:
-    """The pages under ``/contacts`` and the forms on them."""
+class _Contacts:
+    """Handlers of requests for contacts in a store."""
 
     def __init__(self, store: ContactStore) -> None:
         self._store = store
+
+    def _contact(self, request: web.Request) -> Contact:
+        contact = self._store.get(contact_id(request))
+        if contact is None:
+            end_request(web.HTTPNotFound, "There is no such contact.")
+        return contact
+
+
+class Pages(_Contacts):
+    """The pages under ``/contacts`` and the forms on them."""
 
     def routes(self) -> Iterable[web.AbstractRouteDef]:
         """Routes of the pages."""
@@ -129,12 +139,6 @@ class Pages:
         """The delete button: 303 to the list."""
         self._store.remove(self._contact(request)["id"])
         return _redirect(303, "/contacts")
-
-    def _contact(self, request: web.Request) -> Contact:
-        contact = self._store.get(contact_id(request))
-        if contact is None:
-            end_request(web.HTTPNotFound, "There is no such contact.")
-        return contact
 
 
 async def _form(request: web.Request) -> dict[str, str]:
@@ -207,11 +211,8 @@ def from_arguments(arguments: Sequence[str]) -> web.Application:
     return contacts_app(arguments[0])
 
 
-class Api:
+class Api(_Contacts):
     """The JSON interface under ``/api/contacts``."""
-
-    def __init__(self, store: ContactStore) -> None:
-        self._store = store
 
     def routes(self) -> Iterable[web.AbstractRouteDef]:
         """Routes of the interface."""
@@ -261,12 +262,6 @@ class Api:
         """Forget one contact: 204."""
         self._store.remove(self._contact(request)["id"])
         return web.Response(status=204)
-
-    def _contact(self, request: web.Request) -> Contact:
-        contact = self._store.get(contact_id(request))
-        if contact is None:
-            end_request(web.HTTPNotFound, "There is no such contact.")
-        return contact
 
 
 async def _object(request: web.Request) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from aiohttp import web
 
 from proxy.errors import Code, VaultError
 from proxy.net import problem
-from proxy.net.client_address import ClientAddress, peer_of
 from proxy.net.http1.body import REQUEST_BUFFER, BodyQueue
 from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import Heads
@@ -46,7 +45,7 @@ class CallerConnection(BareConnection):
     __slots__ = (
         *("_pending", "_body_full", "_clock", "_current", "_ending", "_last_bytes", "_no_more"),
         *("_queue", "_queue_full", "_reader", "_reading_stopped", "_runner", "_server", "_feed"),
-        *("_turn", "_turn_waiter", "_on_eof", "_awaiting", "learned"),
+        *("_turn", "_turn_waiter", "_on_eof", "_awaiting"),
     )
 
     def __init__(self, server: "CallerServer") -> None:
@@ -67,8 +66,6 @@ class CallerConnection(BareConnection):
         self._no_more = False  #: the caller sends nothing more
         self._feed: Callable[[bytes], None] | None = None  #: takes the bytes of another protocol
         self._on_eof: Callable[[], bool] | None = None
-        #: address of the caller, once asked for or reported by a trusted proxy
-        self.learned: ClientAddress | None = None
 
     @property
     def busy(self) -> bool:
@@ -84,13 +81,6 @@ class CallerConnection(BareConnection):
     def head_seconds(self) -> float:
         """See ``Heads``."""
         return self._server.heads.seconds
-
-    @property
-    def client(self) -> ClientAddress:
-        """Address of the caller."""
-        if self.learned is None:
-            self.learned = peer_of(self.transport)
-        return self.learned
 
     # ------------------------------------------------ what the event loop calls
 

@@ -18,6 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from proxy.errors import Code, VaultError
 from proxy.net import problem
+from proxy.net.client_address import ClientAddress, peer_of
 from proxy.net.problem import STATUS
 
 if TYPE_CHECKING:
@@ -38,14 +39,23 @@ ON_ITS_WAY: Final = 0.25
 class _TimedConnection(web.RequestHandler):
     """A connection on which the head of a request has to come in time."""
 
-    __slots__ = ("_opened", "waiting")
+    __slots__ = ("_opened", "learned", "waiting")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(server, loop=loop, access_log=None, **options)  # type: ignore[arg-type]  # none is what aiohttp itself documents
         #: ends the connection unless a head is complete by then
         self.waiting: asyncio.TimerHandle | None = None
+        #: address of the caller, once asked for or reported by a trusted proxy
+        self.learned: ClientAddress | None = None
         self._opened = loop.time()
+
+    @property
+    def client(self) -> ClientAddress:
+        """Address of the caller."""
+        if self.learned is None:
+            self.learned = peer_of(self.transport)
+        return self.learned
 
     @property
     def busy(self) -> bool:
