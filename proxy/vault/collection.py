@@ -103,7 +103,7 @@ class Collection:
             of.name: None if of.storage is _INDEXED else keyset.hasher("field", self.name, of.name)
             for of in filter(None, self.slots)
         }
-        self._columns = [
+        self.indexing = [
             of and (of.name, normalizer(of.kind, context.region), hashers[of.name])
             for of in self.slots
         ]
@@ -390,7 +390,7 @@ class Collection:
     def cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
         """Return the columns of a version, stored outside its body."""
         cells: list[ColumnValue] = []
-        for column in self._columns:
+        for column in self.indexing:
             values = content.values.get(column[0]) if column else None
             if not column or not values:
                 cells.append(None)

@@ -282,6 +282,9 @@ async def bind_earlier(
     Raises as ``bind_rules``.
     """
     collections = await _collections(rules, vault, catalog, earlier=True)
+    for one in rules.entities:
+        if one.kept_as is None:
+            catalog.filling.join(collections[one.schema.name])
     return _joined(rules, collections, vault, metrics, audit)
 
 

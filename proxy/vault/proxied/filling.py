@@ -12,10 +12,12 @@ it stores anything. When all have the same fields, one of them fills.
 import asyncio
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
+from weakref import WeakSet
 
 import msgspec
 
@@ -40,12 +42,15 @@ class Filling:
         self._report = report
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._declared: dict[str, Collection] = {}  #: by rules, by schema
+        #: of rules in force and before, by schema
+        self._in_use: defaultdict[str, WeakSet[Collection]] = defaultdict(WeakSet)
 
     async def begin(self, collection: Collection) -> None:
         """Fill a collection that rules have just declared, where it is not filled."""
         if (running := self._tasks.pop(collection.table, None)) is not None:
             running.cancel()
         self._declared[collection.name] = collection
+        self.join(collection)
         store, note = collection.store, _note(collection)
         if store.replicas is not None:
             await _reduce(collection)
@@ -59,6 +64,16 @@ class Filling:
                 collection.state.filling = frozenset()
                 return
         self._tasks[collection.table] = asyncio.create_task(self._fill(collection))
+
+    def join(self, collection: Collection) -> None:
+        """Have what rules of before write found by the fields of those in force: requests that they
+        have matched may still be under way, and fronts follow later.
+        """
+        current, in_use = self._declared.get(collection.name), self._in_use[collection.name]
+        in_use.add(collection)
+        if current is not None:
+            for one in in_use:
+                one.indexing, one.parts = current.indexing, current.parts
 
     async def follow(self, name: str) -> None:
         """Look at what another replica has noted of a schema."""

@@ -6,6 +6,7 @@ from proxy.redactor.exchange.matcher import carries
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import (
     InForce,
+    bind_earlier,
     bind_rules,
     recipe,
     refuse_unfit,
@@ -18,7 +19,7 @@ from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.catalog import open_catalog
 from tests.support.audit import audit_services
 from tests.support.catalogs import schema
-from tests.support.exchanges import FIELDS, Desk, desk, rule_text
+from tests.support.exchanges import FIELDS, USUAL, Desk, desk, rule_text
 from tests.support.rules import with_fields
 from tests.support.table import table
 
@@ -187,6 +188,31 @@ async def test_what_rules_collect_is_in_the_catalog_once_they_are_joined():
         Origin.RULES,
         True,
     )
+
+
+async def test_what_rules_of_before_write_is_found_by_the_fields_of_those_in_force():
+    send = 'via: vault, send: {param: ids, none: "-1"}'
+    search = f"n: {{field: name, {send}}}, e: {{field: email, {send}}}"
+    listed = 'response: {each: "$[*]", id: $.id}'
+    fields = ("name: {kind: name, find: [partial]}", "email: {kind: email, find: [exact]}")
+    text = rule_text(USUAL[0], fields=("name: {kind: name}", "email: {kind: email}"))
+    fresh = rule_text(
+        USUAL[0], f"{{match: GET /p, read: p, query: {{{search}}}, {listed}}}", fields=fields
+    )
+    one = await desk()
+    catalog = await open_catalog(one.vault, lambda error: None)
+    services = (one.vault, one.metrics, audit_services(), catalog)
+    older = await bind_rules(load_text(text), *services)
+    newer = await bind_rules(load_text(fresh), *services)
+    await catalog.filling.done()
+    recalled = await bind_earlier(load_text(text), *services)
+    for number, one.runtime in enumerate((older, newer, recalled), 1):
+        await one.create({"name": f"Zorbina {number}00", "email": f"z{number}@x.example"}, number)
+        one.runtime = newer
+        for query in (f"n=bina%20{number}", f"e=z{number}@x.example"):
+            sent = (await one.send(f"GET /p?{query}")).sent.target
+            assert sent == b"/p?ids=%d" % number
+    assert one.vault.collections() == (newer.collections["p"],)
 
 
 async def test_rules_that_take_the_name_of_another_schema_are_not_joined():
