@@ -1,4 +1,6 @@
-"""``python -m bench``: take the measures, print the table, keep it with ``--write``."""
+"""``python -m bench``: take the measures, print the table, keep it with ``--write``; ``python -m
+bench ledger``: take one exchange apart.
+"""
 
 import argparse
 import importlib
@@ -7,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench import machine, report
+from bench import ledger, machine, report
 from bench.measures import MEASURES, modules_of
 from bench.processes import ROOT, Unavailable
 from bench.rounds import Failed
@@ -29,7 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     A quick run says nothing about speed, so there only a figure that could not be taken counts.
     """
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["ledger"]:
+        return ledger.main(words[1:])
+    arguments = _parser().parse_args(words)
     numbers = sorted(set(arguments.measures or MEASURES))
     taken = _take(numbers, quick=arguments.quick)
     left = [str(number) for number in MEASURES if number not in numbers]

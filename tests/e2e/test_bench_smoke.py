@@ -32,11 +32,13 @@ from bench import (
 )
 from bench.__main__ import main
 from bench.inserts import LAYOUT
+from bench.ledger import EXCHANGES
 from bench.load import Job, body_of, run
 from bench.measures import MEASURES, standing
 from bench.processes import Running, Unavailable
 from bench.redacting import application
 from bench.rounds import QUICK, Driver, Failed
+from bench.steps import STEPS
 from proxy.storage import open_store
 from proxy.storage.base import TABLE_PARTS
 from proxy.storage.changes import Insert
@@ -55,7 +57,7 @@ def tiny(scenario: str, port: int) -> Job:
     return Job(scenario, port, connections=2, seconds=60, count=30, warmup=0.02)
 
 
-@pytest.mark.parametrize("scenario", ["create", "100 KB", "update", "restored", "read"])
+@pytest.mark.parametrize("scenario", ["create", "100 KB", "update", "changed", "restored", "read"])
 async def test_the_load_counts_answers_of_the_application(app: Running, scenario: str) -> None:
     result = await run(tiny(scenario, app.port))
 
@@ -366,3 +368,18 @@ async def test_rows_of_measure_13_are_those_that_the_engine_writes(
     await store.commit(LAYOUT.table, [Insert(row, (cast(bytes, row.cells[0]),)) for row in made])
     await store.close()
     assert await _held(filled) == await _held(written)
+
+
+def test_the_ledger_takes_each_exchange_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "--quick"]) == 0
+
+    parts = capsys.readouterr().out.split("\n## ")[1:]
+    assert [part.partition("\n")[0] for part in parts] == [one.title for one in EXCHANGES]
+    created, _, changed, read, passed = (
+        {step.name for step in STEPS if f"| {step.name} |" in part} for part in parts
+    )
+    every = {step.name for step in STEPS}
+    assert every - created == {"lock the record, look it up, open it"}
+    assert changed == every
+    assert {"read the request", "restore the answer", "answer the caller"} <= read
+    assert "restore the answer" not in passed

@@ -1,0 +1,179 @@
+"""The ledger of an exchange: what each step of it takes of the processor, and what it would take to
+take less. ``make bench ARGS=ledger`` prints it, ``ARGS="ledger --write"`` keeps it as
+``docs/performance.md``.
+
+Two proxies run in turns under the same load: one as it is, whose processor time is what an exchange
+takes; and one whose steps are timed (``steps.py``), each without those inside it. What no step
+holds is the last line: the event loop, the kernel, and what the interpreter does between steps.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from bench import machine
+from bench.ours import domicile, settings_file
+from bench.processes import CACHE, ROOT, Unavailable, free_port, started
+from bench.redacting import application
+from bench.rounds import QUICK, Driver, Failed, Plan
+from bench.steps import HTTP, STEPS
+
+PAGE: Final = ROOT / "docs" / "performance.md"
+
+#: The rest of an exchange.
+REST: Final = "event loop, sockets, kernel, between the steps"
+_REST_TAKES: Final = (
+    "a read and a write on each side through the kernel; a naive proxy has them too. The floor"
+)
+
+
+class Exchange(NamedTuple):
+    """An exchange that is taken apart."""
+
+    title: str
+    scenario: str  #: of the load
+
+
+EXCHANGES: Final = (
+    Exchange("Redacting POST of 1 KB, five new values", "create"),
+    Exchange("PUT of 1 KB, values that are known", "update"),
+    Exchange("PUT of 1 KB, new values", "changed"),
+    Exchange("GET of one record, restored", "restored"),
+    Exchange("Pass-through of what no rule names", "read"),
+)
+
+
+class Line(NamedTuple):
+    """One step of a ledger: microseconds of an exchange."""
+
+    part: str
+    name: str
+    micros: float
+    takes: str
+
+
+def take(plan: Plan) -> dict[str, list[Line]]:
+    """By exchange its ledger.
+
+    Raises:
+        Unavailable: our own command does not start.
+        Failed: an answer was wrong.
+    """
+    CACHE.mkdir(parents=True, exist_ok=True)
+    ledgers: dict[str, list[Line]] = {}
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
+        folder = Path(name)
+        (folder / "plain").mkdir()
+        with application(folder) as app, domicile(app.port, folder / "plain") as plain:
+            driver = Driver(app, plan)
+            for exchange in EXCHANGES:
+                own = folder / exchange.scenario
+                own.mkdir()
+                port, target = free_port(), own / "times.json"
+                settings = settings_file(own, port, vault=free_port(), upstream=app.port)
+                command = [sys.executable, "-m", "bench.steps", str(target)]
+                command += ["--config", str(settings)]
+                with started("domicile", command, port, own) as timed:
+                    figures, _ = driver.compare(
+                        exchange.scenario, [plain, timed], plan.connections[0]
+                    )
+                micros = msgspec.json.decode(target.read_bytes(), type=dict[str, float])
+                ledgers[exchange.title] = _lines(micros, figures.cpu_us)
+    return ledgers
+
+
+def _lines(micros: dict[str, float], whole: float | None) -> list[Line]:
+    lines = [
+        Line(step.part, step.name, max(0.0, micros[step.name]), step.takes)
+        for step in STEPS
+        if step.name in micros
+    ]
+    if whole is not None:
+        left = whole - sum(line.micros for line in lines)
+        lines.append(Line(HTTP, REST, max(0.0, left), _REST_TAKES))
+    return lines
+
+
+def tables(ledgers: dict[str, list[Line]]) -> str:
+    """The ledgers as Markdown."""
+    parts: list[str] = []
+    for title, lines in ledgers.items():
+        whole = sum(line.micros for line in lines)
+        parts += [f"## {title}", "", "| Step | us | Share | What it would take |"]
+        parts.append("|---|---|---|---|")
+        parts += [
+            f"| {line.name} | {line.micros:.1f} | {line.micros / whole:.0%} | {line.takes} |"
+            for line in lines
+        ]
+        parts += [f"| **all** | **{whole:.1f}** | | |", ""]
+    return "\n".join(parts)
+
+
+def summary(ledgers: dict[str, list[Line]]) -> str:
+    """The parts of each exchange in one table."""
+    parts = dict.fromkeys(line.part for lines in ledgers.values() for line in lines)
+    rows = [f"| Exchange | us | {' | '.join(parts)} |", "|---" * (len(parts) + 2) + "|"]
+    for title, lines in ledgers.items():
+        whole = sum(line.micros for line in lines)
+        shares = [sum(line.micros for line in lines if line.part == part) for part in parts]
+        cells = [f"{share / whole:.0%}" if share else "" for share in shares]
+        rows.append(f"| {title} | {whole:.0f} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+_PAGE: Final = """\
+# The ledger of an exchange
+
+{words}
+
+{summary}
+
+{tables}"""
+
+_WORDS: Final = """\
+What an exchange takes of the processor, step by step, and what it would take to take less. Written by `make bench ARGS="ledger --write"` on {date}, on
+{python}; native code: {native}. Change nothing here by hand: the texts are those of `bench/ledger.py`.
+
+Microseconds of an exchange at 16 connections. The sum is the processor time of a proxy as it is; the steps are those of one whose steps are timed, each without
+the steps inside it, the slowest 2 % of its times left out. Other load: {load}. Absolute figures grow with that; shares hardly do.
+
+**Why a write waits for two commits.** The first makes its values durable before the application hears of them, the second what the application's answer
+meant. To answer before the second would spare the caller a flush and the processor nothing: the transaction is the same. It was looked at again for updates, with a mark in memory that lets
+searches and the vault's interface read an acknowledged version before it is live. `kill -9` takes that mark away. Until an answer shows the record, searches would then not find an
+acknowledged value, and after `pending.keep` it would be dropped ([promises](promises.md#nothing-acknowledged-is-ever-lost)). A mark that outlives the process is the second commit.
+Creates wait for the same reasons.
+
+**How many steps.** `tests/arch/test_figures.py` counts the Python calls of one exchange (`CALLS`), with one caller, so that each group of commits has one commit. A create has two such groups,
+an update with new values two and a look at the record, one with known values none. At 16 callers a group has about 16 commits, and its calls are shared.
+
+**What is out of reach without another design.** Measure 1 asks for a sixth of the addon's time, and measure 3 for 1.4 times that of a proxy that protects nothing.
+The parts of a POST below say why: the store's part is SQLite's own work at random places of indexes, the part of HTTP is what any proxy in Python pays, and sealing, audit and guard are promises.
+What is left are the steps themselves in Python. A native core (prepare and restore in one call each) would take most of the second column away, at the price of the promises' code existing twice.
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the ledger; exit status 1 where it could not be taken."""
+    parser = argparse.ArgumentParser(prog="python -m bench ledger", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="seconds; says nothing about speed")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    arguments = parser.parse_args(argv)
+    try:
+        ledgers = take(QUICK if arguments.quick else Plan(connections=(16,)))
+    except (Unavailable, Failed) as fault:
+        print(f"No ledger: {fault}", file=sys.stderr)
+        return 1
+    text, parts = tables(ledgers), summary(ledgers)
+    print(f"{parts}\n\n{text}")
+    if arguments.write:
+        facts, date = machine.description(), datetime.now(UTC).date().isoformat()
+        about = {"python": facts["Python"], "native": facts["Native code"]}
+        words = _WORDS.format(date=date, load=facts["Other load"], **about)
+        PAGE.write_text(_PAGE.format(words=words.strip(), summary=parts, tables=text))
+    return 0
