@@ -63,7 +63,8 @@ class HttpUpstream:
         if pool is None or not pool.idle or pool.breaker.engaged:
             return False
         connection = pool.idle.pop()
-        if connection.stale():
+        poll = connection.poll
+        if connection.stale() if poll is None else poll.poll(0):
             connection.retire()
             return False
         pending.call, pending.carrier, pending.watch = call, connection, pool.breaker

@@ -62,7 +62,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._home = home
         self._state = _IDLE
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
-        self._poll: select.poll | None = None
+        self.poll: select.poll | None = None  #: what ``stale`` asks, from its first time on
         self._reader = ResponseReader(limits.head_bytes)
         self._call: Call = _NOTHING
         self._waiter: asyncio.Future[BufferedReply] | PendingReply | None = None
@@ -158,10 +158,10 @@ class UpstreamConnection(asyncio.Protocol):
 
         That is its end, or an unsolicited answer.
         """
-        if self._poll is None:
-            self._poll = select.poll()
-            self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return bool(self._poll.poll(0))
+        if self.poll is None:
+            self.poll = select.poll()
+            self.poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(self.poll.poll(0))
 
     @property
     def usable(self) -> bool:
@@ -220,8 +220,10 @@ class UpstreamConnection(asyncio.Protocol):
                 if lone is None or lone[0].close:
                     self._on_head(data)
                     return
-                self._call, self._waiter = _NOTHING, None
-                self._rest()
+                self._call, self._waiter, self._state = _NOTHING, None, _IDLE
+                self.expires = _NEVER  # as ``_rest``, without a call
+                self.deadline = self._loop.time() + self._limits.keep
+                self._home.release(self)
                 cast("PendingReply", waiter).lone(*lone)
             elif state == _BODY:
                 self._on_body(data)
