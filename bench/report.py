@@ -33,6 +33,7 @@ make bench                     # everything, a few minutes; installs nginx and m
 make bench ARGS="1 4"          # a choice of measures
 make bench INTERPRETER=/usr/bin/python3.11   # ours and the peers on that one, in environments of its own
 make bench ARGS="--write"      # everything, and this page again; with numbers those, and the other lines stay
+make bench ARGS=ledger         # what each step of an exchange takes: docs/performance.md
 make bench ARGS=--quick        # seconds; shows that the harness works, and says nothing about speed
 ```
 

@@ -15,7 +15,7 @@ import msgspec
 #: The slowest of a step's times, in parts of them, in which other programs had the core.
 _SPOILED: Final = 0.02
 #: Calls for one exchange below which a step belongs to the few exchanges before those measured.
-_RARE: Final = 0.02
+_RARE: Final = 0.05
 
 
 class Step(NamedTuple):
@@ -115,7 +115,8 @@ STEPS: Final = (
         _STORE,
         "commit them (thread)",
         (f"{_WRITER}._do_group first",),
-        "writing pages to the log, and the flush; shared by a group. Smaller pages, or that log",
+        "writing pages to the log, and the flush, shared by a group; where the disk was slow just "
+        "now, the statements too. Smaller pages, or that log",
         thread=True,
     ),
     Step(
@@ -221,8 +222,10 @@ class StepTimes:
 
         return call
 
-    def timed_on_thread(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same of what another thread runs, by its processor time."""
+    def timed_alone(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same of what is in no other step and takes long, by the processor time of its thread:
+        other programs would have the core in too many of its calls.
+        """
         add = self._times(name).append
 
         def call(*arguments: Any, **named: Any) -> Any:
@@ -242,8 +245,7 @@ class StepTimes:
         """
         from proxy.storage.changes import Insert, StageRow
 
-        wrap = self.timed_on_thread if thread else self.timed
-        first, second = (wrap(step, function) for step in steps)
+        first, second = (self.timed_alone(step, function) for step in steps)
 
         def call(writer: Any, *arguments: Any, **named: Any) -> Any:
             group = arguments[0] if thread else writer._waiting  # noqa: SLF001  # taken apart
