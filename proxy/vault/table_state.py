@@ -217,8 +217,12 @@ class TableState:
         """An instant for other owners, as a sequence number late enough for their clocks."""
         return number if self.replicas is None else number + (self.replicas.margin << TIME_SHIFT)
 
-    def before(self, instant: int) -> int:
-        """An instant that was before that one by the clock of any replica."""
+    def before(self, instant: int, now: int) -> int:
+        """An instant that was before that one by the clock of any replica; 0 where the clock was
+        set back since, for nobody knows then what was before.
+        """
+        if instant > now:
+            return 0
         return instant if self.replicas is None else instant - self.replicas.margin
 
     def end(self, key: bytes, now: int) -> None:

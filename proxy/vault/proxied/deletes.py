@@ -293,7 +293,7 @@ async def _reconcile(
     if not staged:
         return
     await collection.state.look()
-    began = collection.state.before(began)
+    began = collection.state.before(began, collection.clock())
     locks, taken = collection.state.locks, list[bytes]()
     try:
         for rid in staged:

@@ -108,7 +108,7 @@ async def keep(collection: Collection, loose: Iterable[OpenRow], began: int) -> 
     ``began`` is when the request of that answer was received.
     """
     await collection.state.look()
-    began = collection.state.before(began)
+    began = collection.state.before(began, collection.clock())
     rows = {
         one.row.rid: one.row
         for one in loose

@@ -48,7 +48,7 @@ async def settle_page(
     doubtful = [one for one in opened if one.row.staged]
     if not doubtful:
         return
-    began = state.before(began)
+    began = state.before(began, collection.clock())
     await state.look()
     lasting = [one for one in opened if one.row.key and not (one.row.staged or one.live.deleted)]
     theirs = {pair for one in lasting for pair in one.live.value_tokens() if pair[1] in texts}

@@ -47,8 +47,8 @@ async def reconcile_objects(
     for the first time, that no answer can decide.
     """
     rows, state = revealed.rows, collection.state
+    began = state.before(began, collection.clock())
     if state.replicas is not None:
-        began = state.before(began)
         await state.look()
     if state.ended and (revealed.loose or revealed.pending):
         revealed = _of_lasting(collection, objects, revealed, began)

@@ -397,3 +397,19 @@ async def test_of_two_with_one_token_the_value_of_the_one_that_nothing_leaves_in
     one.clock.advance(1)
     shown = await (await one.send("GET /home")).answer(200, bob["email"].encode(), HTML)
     assert unescape(shown.body.decode()) == "bob@x.org"
+
+
+@table(("leap", "status"), [(-3_600_000, 303), (-3_600_000, 500), (-600, 303), (1, 303), (5, 500)])
+async def test_an_answer_asked_for_before_the_clock_was_set_back_decides_nothing(leap, status):
+    mail = "email: {kind: email, token: {shape: email, same: true}}"
+    one = await desk(*USUAL, fields=("name: {kind: name}", mail))
+    before = await one.create({"name": "Ann"}, 1)
+    one.clock.advance(1_000)
+    asked = await one.send("GET /p/1")
+    one.clock.advance(leap)
+    call = await one.send("PATCH /p/1", {"name": "Bo"})
+    await call.answer(status, b"")
+    await asked.answer(200, {"id": 1, **before})
+    one.clock.advance(10)
+    stored = {"id": 1, **call.json}
+    assert await (await one.send("GET /p/1")).seen(200, stored) == {"id": 1, "name": "Bo"}
