@@ -22,7 +22,7 @@ from proxy.redactor.graphql.unread import (
 )
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.json.walk import locate
-from proxy.redactor.rules import GraphField
+from proxy.redactor.rules import GraphField, Verb
 from proxy.redactor.search.field_words import refuse_named
 
 if TYPE_CHECKING:
@@ -135,8 +135,10 @@ class GraphValues:
             value = self._argument(node, way, (member,), origins) if way else None
             if value is not None:
                 parts.append(b'"%s":%s' % (member.encode(), value))
+        flat = field.operation.verb in (Verb.CREATE, Verb.UPDATE)
+        parts += self._flat(field, node, origins) if flat else ()
         searched: list[bytes] = []
-        for way, name in field.arguments.items():
+        for way, name in field.arguments.items() if not flat else ():
             values = self._each(node, way, len(searched), name, origins)
             searched += [b'{"%s":%s}' % (name.encode(), value) for value in values]
         if searched:
@@ -149,6 +151,15 @@ class GraphValues:
                 if way[0] == name:
                     refuse_named(parameter, _text_at(self._read(argument.value), way[1:]))
         return b"{" + b",".join(parts) + b"}", tuple(origins)
+
+    def _flat(self, field: GraphField, node: Any, origins: list[ValueOrigin]) -> list[bytes]:
+        """The member ``object`` of a field whose arguments are the values themselves."""
+        members = [
+            b'"%s":%s' % (name.encode(), value)
+            for way, name in field.arguments.items()
+            if (value := self._argument(node, way, ("object", name), origins)) is not None
+        ]
+        return [b'"object":{%s}' % b",".join(members)] if members else []
 
     def check_rest(self, is_protected: Callable[[str], bool], passed: Collection[int] = ()) -> None:
         """Raise where an argument or a variable that no rule reads is called like a field.

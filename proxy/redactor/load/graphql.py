@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from proxy.model.schema import PathStep
+from proxy.model.schema import Path, PathStep
 from proxy.redactor.load.deletes import keep_of
 from proxy.redactor.load.entities import EntityDraft, find_entity, needs_record
 from proxy.redactor.load.parsers import MatchPattern
@@ -117,9 +117,12 @@ def _field(
     ident = inner.value("id") or "id"
     id_place = IdPlace(IdSource.BODY, path=("id",), absolute=True) if ways[1] else None
     at = {rule.name: rule.at for rule in rules}
-    searched = {one: (one,) for one in dict.fromkeys(ways[2].values())}
     body = BodyPlace(("object",), False, at, {}, {}) if ways[0] else None
-    if searched:
+    if ways[2] and verb in (Verb.CREATE, Verb.UPDATE):
+        flat = {one: (one, *_elements(entity.fields[one].at)) for one in ways[2].values()}
+        body = BodyPlace(("object",), False, flat, {}, {})
+    elif ways[2]:
+        searched = {one: (one,) for one in dict.fromkeys(ways[2].values())}
         body = BodyPlace(("arguments",), False, searched, {}, {})
     operation = Operation(
         f"{section.value('match').label} {name}" if section.value("match") else name,
@@ -138,6 +141,11 @@ def _field(
     )
     small = frozenset(rule.at for rule in rules if needs_record(rule.shape))
     return GraphField(name, operation, ident, *ways, small)
+
+
+def _elements(at: Path) -> Path:
+    """The rest of a place from its first array on."""
+    return at[at.index(PathStep.EACH) :] if PathStep.EACH in at else ()
 
 
 def _refuse_beside_pass(inner: Section, faults: RuleFaults) -> None:
@@ -172,21 +180,25 @@ _Ways = tuple[_Way, _Way, dict[_Way, str], dict[_Way, Parameter]]
 def _ways(
     inner: Section, about: tuple[Verb, Entity, Mapping[str, EntityDraft]], faults: RuleFaults
 ) -> _Ways:
-    """The ways to the object, the id and the arguments that are searched by."""
+    """The ways to the object, the id and the arguments that are searched by, or are values."""
     verb, entity, others = about
     writes = verb in (Verb.CREATE, Verb.UPDATE)
-    if writes and "object" not in inner:
-        faults.add(inner.at, f"this {verb} does not say which argument is the object; add object")
+    if writes and "object" not in inner and "arguments" not in inner:
+        faults.add(
+            inner.at,
+            f"this {verb} does not say which argument is the object; add object, or arguments "
+            "that are the values themselves",
+        )
     if verb in (Verb.UPDATE, Verb.DELETE) and "key" not in inner:
         faults.add(inner.at, f"this {verb} does not say which argument is the id; add key")
     for word in inner:
-        pointless = (word == "object" and not writes) or (word == "arguments" and writes)
+        pointless = word == "object" and not writes
         if pointless or (word == "key" and verb in (Verb.CREATE, Verb.READ)):
             faults.add(inner.key(word), f"'{word}' means nothing to a {verb}; leave it out")
     arguments: Mapping[str, Any] = inner.value("arguments", {})
-    searched: dict[_Way, str] = {}
     refused: dict[_Way, Parameter] = {}
-    for name, one in arguments.items():
+    searched = _values(inner, verb, entity, faults) if writes else {}
+    for name, one in arguments.items() if not writes else ():
         if isinstance(one.value, Section):
             if parameter := refusing(name, one.value, entity, faults, others):
                 refused[tuple(name.split("."))] = parameter
@@ -207,9 +219,29 @@ def _ways(
     return (
         way if way != ("",) else (),
         key if key != ("",) and verb in (Verb.UPDATE, Verb.DELETE) else (),
-        searched if not writes else {},
-        refused if not writes else {},
+        searched,
+        refused,
     )
+
+
+def _values(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> dict[_Way, str]:
+    """The ways to arguments that are the values of a record themselves, with the field of each."""
+    values: dict[_Way, str] = {}
+    arguments: Mapping[str, PlacedValue] = inner.value("arguments", {})
+    for name, one in arguments.items():
+        if "object" in inner:
+            faults.add(
+                one.key, f"an argument beside 'object' means nothing to a {verb}; leave it out"
+            )
+        elif isinstance(one.value, Section):
+            faults.add(
+                one.key, f"'refuse' means nothing to a {verb}; write the field that it holds"
+            )
+        elif one.value in values.values():
+            faults.add(one.at, f"another argument holds {one.value} already; leave one of them out")
+        elif one.value is not None and known_field(one.value, one, entity, faults):
+            values[tuple(name.split("."))] = one.value
+    return values
 
 
 def with_inner(operation: Operation, change: Callable[[Operation], Operation]) -> Operation:

@@ -224,7 +224,7 @@ GRAPHQL_FIELD = Block(
         Key("object", _WAY, "create and update: the argument that holds the values"),
         Key("key", _WAY, "update and delete: the argument that is the record's id"),
         Key("id", Text("field name", "a name", r"[A-Za-z_]\w*"), "the member of the answer's object that is the record's id", "id"),
-        Key("arguments", MapOf(Either(_FIELD, _ARGUMENT), "argument", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "an argument, or a way into one"), "read and delete: arguments that are searched by, with the field of each; and those that are refused"),
+        Key("arguments", MapOf(Either(_FIELD, _ARGUMENT), "argument", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "an argument, or a way into one"), "read and delete: arguments that are searched by, with the field of each; and those that are refused. Create and update, in place of `object`: those that are the values, with the field of each"),
     ),
 )  # fmt: skip
 

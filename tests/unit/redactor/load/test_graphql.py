@@ -43,6 +43,10 @@ def test_an_argument_may_be_refused():
 @table(
     ("rule", "words"),
     [
+        ("{create: p, arguments: {a: name, b: name}}", "another argument holds name"),
+        ("{create: p, arguments: {a: {refuse: always}}}", "'refuse' means nothing to a create"),
+        ("{create: p, arguments: {a: nme}}", "'nme'"),
+        ("{update: p, arguments: {a: name}}", "add key"),
         ("{read: p, arguments: {q: {refuse: [nme]}}}", "'nme'"),
         ("{read: p, arguments: {q: {}}}", "refuse"),
         ("{read: p, arguments: {q: {field: name}}}", "field"),
