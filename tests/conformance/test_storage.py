@@ -228,6 +228,29 @@ async def test_release_then_bind_moves_a_key_to_a_newer_record(store: Store) -> 
     assert (await store.rows(TABLE, [1]))[1].state is RowState.PENDING
 
 
+async def test_a_record_takes_the_key_and_the_values_of_another_in_one_commit(store: Store) -> None:
+    before, new = live(1, "a"), row(2, body=b"with those of before")._replace(version=2)
+    await store.commit(TABLE, [Insert(before, (h("t"),)), insert(2)])
+    join: list[Change] = [
+        Release(h("a"), 2, 5_000, 1),
+        Accept(1, 5_000),
+        Bind(2, h("a"), b"sealed", 5_000),
+        Replace(before, 1),
+        Replace(new, 1),
+        StageRow(staged(9, 2)),
+        Remove(1, keep_past=True),
+        Reindex(2, add=(h("t"),)),
+    ]
+    late: list[Change] = [*join[:3], Replace(before, 7), *join[4:]]
+    assert (await refused(store, *late)).change is late[3]
+    assert (await store.by_keys(TABLE, [h("a")]))[h("a")].rid == 1
+    await store.commit(TABLE, join)
+    (home,) = (await store.by_keys(TABLE, [h("a")])).values()
+    assert (home.rid, home.version, home.body, home.staged) == (2, 2, b"with those of before", 1)
+    assert await store.by_tokens(TABLE, [h("t")]) == {h("t"): (2,)}
+    assert await store.count(TABLE) == (1, 0, 1)
+
+
 # ---------------------------------------------------------------- versions
 
 
