@@ -212,6 +212,21 @@ async def in_force(instance: Instance) -> set[str]:
     return {one.labels["version"] for one in told} if whole else set()
 
 
+async def created(instance: Instance, sent: dict[str, Any]) -> dict[str, Any]:
+    """A new person as the caller sees it; asked for again while a process is being replaced."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with (
+                aiohttp.ClientSession() as caller,
+                caller.post(instance.proxy + "/people", json=sent) as answer,
+            ):
+                data: dict[str, Any] = await answer.json(content_type=None)
+                if answer.status != 503:
+                    assert answer.status == 201, data
+                    return data
+            await asyncio.sleep(0.05)
+
+
 async def all_follow(instance: Instance, gone: psutil.Process, before: set[str]) -> None:
     """Wait until all have the same new rules, with another process in the place of that one."""
     async with asyncio.timeout(2 * PATIENCE):
@@ -245,14 +260,10 @@ async def test_new_rules_come_to_all_while_one_after_the_other_is_killed(
                 await all_follow(instance, victim, before)
                 sent = {**ANN, f"nick{fields - 1}": f"Flumpergatan nick {fields}"}
                 for _ in range(6):  # whichever of them accepts
-                    async with (
-                        aiohttp.ClientSession() as caller,
-                        caller.post(instance.proxy + "/people", json=sent) as answer,
-                    ):
-                        data = await answer.json()
-                        assert (answer.status, data) == (201, data | sent)
+                    data = await created(instance, sent)
+                    assert data == data | sent
             callers.over = True
-        assert b"has other rules" not in instance.log
+        assert b"has other rules than" not in instance.log, "no request is refused for them"
         assert len(callers.broken) <= killed * CALLERS, callers.broken
         await all_there(instance, callers)
         assert await instance.stop() == 0
