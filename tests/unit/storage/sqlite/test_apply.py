@@ -33,6 +33,7 @@ from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.tallies import WriterConnection
 from tests.support.groups import Pair, connect
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, outlived, row, staged
+from tests.support.table import table
 
 FUTURE: asyncio.Future[None] = None  # type: ignore[assignment]  # nobody waits
 
@@ -296,7 +297,7 @@ def test_every_pair_of_changes_gives_what_one_after_the_other_gives(pair: Pair) 
         same(pair, [[first], [second]])
 
 
-@pytest.mark.parametrize("offset", range(len(ALPHABET)))
+@table("offset", range(len(ALPHABET)))
 def test_long_groups_give_what_one_after_the_other_gives(pair: Pair, offset: int) -> None:
     turned = ALPHABET[offset:] + ALPHABET[:offset]
     same(pair, [[change] for change in turned])
