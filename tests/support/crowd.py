@@ -206,10 +206,12 @@ class Crowd:
                 return
 
     async def create(self, _: int) -> int:
-        """A new record, as JSON; of one that was there, others may write to it meanwhile."""
-        first = self.application.following
+        """A new record, as JSON; of one that was there, others may write to it meanwhile, and of one
+        that others have deleted since, tokens are shown.
+        """
+        first, held = self.application.following, self.application.records
         status, seen = await self.ask("POST", "/people", json=self._body())
-        new = status == 201 and seen["id"] >= first
+        new = status == 201 and seen["id"] >= first and seen["id"] in held
         self._know(status, (201, 422, 500, 502, 503), [seen] if new else [])
         return status
 
