@@ -74,7 +74,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "line": ("proxy.audit.services:LineGroup._write",),
     "show": ("proxy.gateway.straight_request:StraightRequest._answer",),
     # later
-    "log": ("proxy.storage.sqlite.writer:SqliteWriter._move_log",),
+    "log": ("proxy.storage.sqlite.writer:SqliteWriter._checkpoint",),
     "reconcile": ("proxy.redactor.exchange.rule_exchange:reconcile_objects",),
 }
 
