@@ -20,7 +20,8 @@ from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import replace_surrogates
 from proxy.redactor.json.walk import locate
 from proxy.redactor.message import Media, RawHeaders, classify, is_patch
-from proxy.redactor.rules import IdSource, Operation, PatchKind
+from proxy.redactor.named_places import spared_paths
+from proxy.redactor.rules import Operation, PatchKind
 from proxy.redactor.select import Selection
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -157,44 +158,6 @@ def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
 
 #: What holds no value of anyone.
 _NO_FIELDS: Final = frozenset({b"null", b"true", b"false", b'""', b"[]", b"{}"})
-
-#: Stands in a place where the objects are: an array there means each of its elements.
-OBJECT: Final = None
-#: Stands at the end of a place that passes, with all that is beneath it.
-PASSED: Final = -1
-#: A place that a rule names, from the root of the body.
-Selector = tuple[str | int | PathStep | None, ...]
-
-
-def named_places(operation: Operation) -> Iterator[Selector]:
-    """The places that an operation names in a request's body of JSON."""
-    body, ident, search = operation.request.body, operation.id, operation.request.search
-    objects = None if body is None else body.objects
-    if body is not None:
-        inside = [*body.fields.values()]
-        inside += [one.path for one in body.texts if one.source == "object"]
-        if objects is not None:
-            yield from ((*objects, OBJECT, *path) for path in inside)
-        yield from body.anchored.values()
-        yield from (one.path for one in body.texts if one.source == "root")
-    if ident is not None and ident.source is IdSource.BODY:
-        rooted = ident.absolute or objects is None
-        yield ident.path if rooted else (*(objects or ()), OBJECT, *ident.path)
-    if search is not None:
-        yield from (path for path, _ in search.values)
-    yield from ((*path, PASSED) for path in operation.request.passed.values)
-
-
-def spared_paths(operation: Operation) -> list[Path]:
-    """The places that may be called nearly as others are: those that are named or let pass, and
-    those of conditions. Where the objects are, each in an array of them as well.
-    """
-    spared: list[Path] = [one.path for one in operation.when if one.path]
-    for named in named_places(operation):
-        for array in ((), (PathStep.EACH,)) if OBJECT in named else ((),):
-            steps = ((step,) if step is not OBJECT else array for step in named if step != PASSED)
-            spared.append(sum(steps, ()))
-    return spared
 
 
 class Unnamed:

@@ -16,10 +16,11 @@ from typing import Final
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, Value
 from proxy.redactor import form
-from proxy.redactor.checks import Outline, spared_paths
+from proxy.redactor.checks import Outline
 from proxy.redactor.json.text import fold_all, fold_name, is_utf8
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify
+from proxy.redactor.named_places import spared_paths
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span, query_spots
 from proxy.redactor.rules import Operation, PassRule, Rule, Verb

@@ -13,9 +13,10 @@ from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
-from proxy.redactor.checks import Emptied, Outline, Unnamed, UnnamedInMessage, spared_paths
+from proxy.redactor.checks import Emptied, Outline, Unnamed, UnnamedInMessage
 from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
+from proxy.redactor.named_places import spared_paths
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
 from proxy.redactor.rules import (
     Absent,

@@ -14,9 +14,9 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.bodies.patch_kinds import CHANGES
-from proxy.redactor.checks import OBJECT, PASSED, Selector
 from proxy.redactor.coverage import suspected
 from proxy.redactor.json.text import fold_name
+from proxy.redactor.named_places import OBJECT, PASSED, Selector
 from proxy.redactor.rules import Operation, PatchKind
 
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -26,7 +26,6 @@ import msgspec
 from proxy.errors import VaultError
 from proxy.model.schema import Path
 from proxy.redactor.bodies.uploads import UPLOADS, upload_members
-from proxy.redactor.checks import Selector, named_places
 from proxy.redactor.coverage import parameter_word, suspected
 from proxy.redactor.exchange.unnamed_members import (
     EVENTS,
@@ -39,6 +38,7 @@ from proxy.redactor.exchange.unnamed_members import (
 from proxy.redactor.form import pattern_matches
 from proxy.redactor.graphql.requests import GraphReader
 from proxy.redactor.message import Media, Request, classify, is_patch
+from proxy.redactor.named_places import Selector, named_places
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.plan import BodyPlan
 from proxy.redactor.rules import IdSource, Operation, PatchKind, Verb

@@ -13,11 +13,12 @@ from urllib.parse import quote, unquote_to_bytes
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value, spell
 from proxy.redactor import form
-from proxy.redactor.checks import Outline, spared_paths
+from proxy.redactor.checks import Outline
 from proxy.redactor.inner_texts import JSON_TEXT, URL_VALUE, InnerText, Spelling
 from proxy.redactor.json.text import is_utf8
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify
+from proxy.redactor.named_places import spared_paths
 from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, TemplateSegment, parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span

@@ -248,6 +248,7 @@ BESIDE = "{match: POST /p, create: p, request: {values: {$.%s: {pass: true}}}}"
 LISTED = '{match: POST /p, create: p, request: {each: "$.people[*]"}, response: {each: "$[*]", id: $.id}}'
 IN_TEXT = "{match: POST /p, create: p, request: {object: $.x, values: {$.doc: {json: {$.first_name: first_name}}}}}"
 SEEKING = "{match: POST /p, read: p, request: {values: {$.q.first_name: {field: first_name}}}, response: {each: '$[*]'}}"
+SAVED = "{match: 'PUT|PATCH /p', update: p, id: %s, when: {$.type: person}}"
 UNREAD = "{match: POST /p, read: p, response: {object: $}}"
 
 
@@ -268,6 +269,9 @@ UNREAD = "{match: POST /p, read: p, response: {object: $}}"
         (LISTED, {"firstName": "y", "people": [{"first_name": "x"}]}, ""),
         (IN_TEXT, {"x": {}, "doc": '{"firstName": "secret"}'}, "/firstName"),
         (SEEKING, {"q": {"firstName": "secret"}}, "/q/firstName"),
+        (SAVED % "$.id", {"type": "person", "id": 1, "_id": 1, "first_name": "x", "_type": "y"}, ""),
+        (SAVED % "$._id", {"type": "person", "_id": 1, "id": 1, "first_name": "x"}, ""),
+        (SAVED % "$.id", {"type": "person", "id": 1, "_id": 1, "_first_name": "secret"}, "/_first_name"),
         (UNREAD, {"a": [{"firstName": "secret"}]}, "/{word}/0/firstName"),
         (UNREAD, {"a": [{"first": "y"}]}, ""),
         (changing("patch: merge"), {"firstName": None}, "/firstName"),
@@ -282,7 +286,7 @@ UNREAD = "{match: POST /p, read: p, response: {object: $}}"
 )  # fmt: skip
 async def test_a_member_that_servers_translate_into_a_named_one_is_refused(rule, body, spelling):
     one = await desk(rule, READ_P, fields=NAMED)
-    match = "PATCH /p/1" if "PATCH" in rule else "POST /p"
+    match = "PATCH /p" if "PUT" in rule else "PATCH /p/1" if "PATCH" in rule else "POST /p"
     for _ in range(6):  # later ones are read by what was learned of the first
         if not spelling:
             call = await one.send(match, body, JSON)
