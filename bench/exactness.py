@@ -50,7 +50,7 @@ _NAMES = (
     b'"\\u0061lias"',
     '"größe"'.encode(),
     b'"e mail"',
-    b'"E_mail"',
+    b'"E_mails"',
     b'"email2"',
     b'"x.y"',
 )
