@@ -20,6 +20,7 @@ from proxy.redactor.coverage import PathShapes, suspected
 from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
 from proxy.redactor.tools.lessons import (
     IDS,
+    UNDESCRIBED,
     UNKNOWN_PART,
     UNKNOWN_UPSTREAM,
     LeftOut,
@@ -27,11 +28,20 @@ from proxy.redactor.tools.lessons import (
     MemberPath,
     RequestTraffic,
     SuspectedObjects,
+    beside_person,
     kind_of,
     last_name,
 )
 from proxy.redactor.tools.path_roles import date_inputs, note_removed
 from proxy.redactor.tools.public_words import decoded_text, public_words, recorded_request
+from proxy.redactor.tools.schema_examples import (
+    BY_FORMAT,
+    MOST_IN_BODY,
+    MOST_LEVELS,
+    example,
+    open_places,
+    resolved,
+)
 
 #: A text of a form with files: its name, and what it is.
 _PART: Final = re.compile(
@@ -39,11 +49,9 @@ _PART: Final = re.compile(
 )
 #: Places in a list, as nested forms name them: ``user[addresses][0][street]``.
 _NUMBERED: Final = re.compile(r"\[\d*\]")
-#: Values, levels, and characters of a value that are looked at in one body.
-_MOST_VALUES: Final = 5_000
-_MOST_LEVELS: Final = 12
 _WEB: Final = re.compile(r"https?://[\w.\[\]:-]+(?:[/?#]|\Z)", re.IGNORECASE)
 _METHOD: Final = re.compile(r"[A-Za-z-]{1,20}")
+#: Characters of a value that are looked at.
 _LONGEST: Final = 256
 #: Answers that are the same for everybody.
 _PROGRAM: Final = re.compile(r"javascript|css|image|font|wasm")
@@ -163,7 +171,7 @@ def note_texts(
 ) -> None:
     """Note the kinds of named texts: members of a ``form``, or parameters of a ``query``."""
     noted = traffic.form if part == "form" else traffic.query
-    of_person = any(kind_of(last_name(name), text) for name, text in texts)
+    of_person = beside_person(texts)
     for name, text in texts:
         kind = kind_of(last_name(name), text, of_person=of_person)
         visible = lessons.name_of(_NUMBERED.sub("[*]", name))
@@ -180,7 +188,7 @@ def learn_body(lessons: Lessons, traffic: RequestTraffic, direction: str, text: 
         document = msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
         return False
-    budget = [_MOST_VALUES]
+    budget = [MOST_IN_BODY]
     _walk(_Walk(lessons, traffic, direction, budget), document, (), None)
     return True
 
@@ -196,7 +204,7 @@ class _Walk:
 def _walk(walk: _Walk, value: Any, path: MemberPath, owner: MemberPath | None) -> None:
     """Note what an object holds of a person, at the place of the object that owns it."""
     walk.budget[0] -= 1
-    if walk.budget[0] < 0 or len(path) > _MOST_LEVELS:
+    if walk.budget[0] < 0 or len(path) > MOST_LEVELS:
         walk.traffic.cut = True
         return
     if isinstance(value, list):
@@ -214,7 +222,7 @@ def _walk_object(
     walk: _Walk, value: Mapping[str, Any], path: MemberPath, owner: MemberPath | None
 ) -> None:
     texts = {name: one for name, one in value.items() if isinstance(one, str)}
-    of_person = any(kind_of(name, text) for name, text in texts.items())
+    of_person = beside_person(texts.items())
     has_id = "id" in value
     if owner is None and (of_person or has_id):
         owner = path
@@ -255,12 +263,13 @@ def _note_text(
         return
     objects = walk.traffic.places.setdefault((walk.direction, owner), SuspectedObjects())
     objects.fields.setdefault(member, Counter())[kind] += 1
-    walk.traffic.dates.update(member[-1:] if text == _BY_FORMAT["date"] else ())
+    walk.traffic.dates.update(member[-1:] if text == BY_FORMAT["date"] else ())
 
 
 # ---------------------------------------------------------------------- a described interface
 
 _METHODS: Final = ("post", "get", "put", "patch", "delete")
+_WRITE: Final = ("post", "put", "patch")
 
 
 def learn_openapi(document: Any) -> Lessons:
@@ -272,12 +281,13 @@ def learn_openapi(document: Any) -> Lessons:
         origin = f"{parts.scheme}://{parts.netloc}" if parts.netloc else UNKNOWN_UPSTREAM
         paths = document["paths"]
         lessons = Lessons(origin, f"an OpenAPI document with {len(paths)} paths", None)
-        described = [(path, method, item) for path, item in paths.items() for method in _METHODS]
-        for path, method, item in described:
-            if method in item:
-                template = re.sub(r"\{([^{}]*)\}", _placeholder, base + path)
-                traffic = lessons.operations[method.upper(), template] = RequestTraffic()
-                _learn_operation(document, lessons, traffic, item[method])
+        every = [(path, method, item) for path, item in paths.items() for method in _METHODS]
+        for path, method, item in (one for one in every if one[1] in one[2]):
+            template = re.sub(r"\{([^{}]*)\}", _placeholder, base + path)
+            traffic = lessons.operations[method.upper(), template] = RequestTraffic()
+            described = _learn_operation(document, lessons, traffic, item[method])
+            if not described and (method in _WRITE or "requestBody" in item[method]):
+                traffic.questions["request", ()] = UNDESCRIBED  # many forget their bodies
     except (KeyError, TypeError, IndexError, AttributeError):
         raise VaultError(Code.BAD_REQUEST, "This OpenAPI document has no readable paths.") from None
     return lessons
@@ -289,20 +299,29 @@ def _placeholder(match: re.Match[str]) -> str:
 
 def _learn_operation(
     document: Any, lessons: Lessons, traffic: RequestTraffic, operation: Mapping[str, Any]
-) -> None:
+) -> bool:
+    """Learn from an operation; whether it says that it has a body, and of which form."""
+    form, body = [], False
     for one in operation.get("parameters") or ():
-        parameter = _resolved(document, one)
-        if parameter.get("in") == "query" and (kind := kind_of(str(parameter["name"]), None)):
-            traffic.query.setdefault(str(parameter["name"]), Counter())[kind] += 1
+        parameter = resolved(document, one)
+        name = str(parameter.get("name", ""))
+        if parameter.get("in") == "query" and (kind := kind_of(name, None)):
+            traffic.query.setdefault(name, Counter())[kind] += 1
         if parameter.get("in") == "body":
-            _learn_schema(document, lessons, traffic, ("request", parameter.get("schema")))
-    content = _resolved(document, operation.get("requestBody") or {}).get("content") or {}
+            body = True
+            _learn_schema(document, lessons, traffic, ("request", parameter.get("schema") or {}))
+        if parameter.get("in") == "formData":
+            traffic.files |= parameter.get("type") == "file"
+            form.append((name, BY_FORMAT.get(str(parameter.get("format", "")), "x")))
+    note_texts(lessons, traffic, "form", form)
+    content = resolved(document, operation.get("requestBody") or {}).get("content") or {}
     _learn_content(document, lessons, traffic, ("request", content))
     for status, answer in (operation.get("responses") or {}).items():
         if str(status).startswith("2"):
-            said = _resolved(document, answer)
+            said = resolved(document, answer)
             _learn_content(document, lessons, traffic, ("response", said.get("content") or {}))
             _learn_schema(document, lessons, traffic, ("response", said.get("schema")))
+    return bool(body or form or content)
 
 
 def _learn_content(
@@ -310,12 +329,20 @@ def _learn_content(
 ) -> None:
     direction, content = part
     for media, described in content.items():
-        example = _example(document, described.get("schema"), [_MOST_VALUES])
-        if "json" in media:
-            _walk(_Walk(lessons, traffic, direction, [_MOST_VALUES]), example, (), None)
-        elif "x-www-form-urlencoded" in media and isinstance(example, dict):
-            texts = [(name, str(text)) for name, text in example.items()]
+        schema = (described or {}).get("schema")
+        value = example(document, schema, [MOST_IN_BODY])
+        multipart = direction == "request" and "multipart/" in media
+        traffic.files |= multipart
+        if "json" in media or "*" in media:
+            _walk(_Walk(lessons, traffic, direction, [MOST_IN_BODY]), value, (), None)
+        elif (multipart or "x-www-form-urlencoded" in media) and isinstance(value, dict):
+            texts = [(name, str(text)) for name, text in value.items()]
             note_texts(lessons, traffic, "form", texts)
+        elif direction == "request":
+            traffic.questions["request", ()] = UNDESCRIBED
+        if direction == "request":
+            places = open_places(document, schema, [MOST_IN_BODY])
+            traffic.questions.update({("request", one): UNDESCRIBED for one in places})
 
 
 def _learn_schema(
@@ -324,50 +351,6 @@ def _learn_schema(
     if part[1] is not None:
         described = {"application/json": {"schema": part[1]}}
         _learn_content(document, lessons, traffic, (part[0], described))
-
-
-#: What stands for a value of a schema by its format; of no person.
-_BY_FORMAT: Final = {"email": "x@example.com", "idn-email": "x@example.com", "date": "2999-01-01"}
-
-
-def _example(document: Any, schema: Any, budget: list[int], depth: int = 0) -> Any:
-    """A value of the form that a schema describes; ``budget``: the values it may yet have."""
-    schema = _resolved(document, schema or {})
-    budget[0] -= 1
-    if depth > _MOST_LEVELS or budget[0] < 0:
-        return None
-    properties: dict[str, Any] = dict(schema.get("properties") or {})
-    for one in (
-        *(schema.get("allOf") or ()),
-        *(schema.get("anyOf") or schema.get("oneOf") or ())[:4],
-    ):
-        inner = _example(document, one, budget, depth + 1)
-        if isinstance(inner, dict):
-            properties = {**{name: {"_": inner[name]} for name in inner}, **properties}
-        elif inner is not None and not properties:
-            return inner
-    if properties:
-        return {
-            name: one["_"] if "_" in one else _example(document, one, budget, depth + 1)
-            for name, one in properties.items()
-        }
-    if schema.get("type") == "array" or "items" in schema:
-        return [_example(document, schema.get("items"), budget, depth + 1)]
-    if "string" in (schema.get("type") or ()):
-        return _BY_FORMAT.get(str(schema.get("format", "")), "x")
-    return 0 if "integer" in (schema.get("type") or ()) else None
-
-
-def _resolved(document: Any, described: Any) -> Mapping[str, Any]:
-    """Follow local references."""
-    for _ in range(8):
-        reference = described.get("$ref") if isinstance(described, dict) else None
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            break
-        described = document
-        for step in reference[2:].split("/"):
-            described = described[step.replace("~1", "/").replace("~0", "~")]
-    return described if isinstance(described, dict) else {}
 
 
 def nobodys_shape(shape: str) -> str:

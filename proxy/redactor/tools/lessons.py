@@ -8,13 +8,14 @@ them again in its sentences (``SeenValues``).
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy.redactor.coverage import parameter_word, suspected
+from proxy.redactor.tools.public_words import is_code
 
 #: Where an application is said to listen of which nothing is known.
 UNKNOWN_UPSTREAM: Final = "http://127.0.0.1:3000"
@@ -46,6 +47,13 @@ _BESIDE_PERSONS: Final = (
             r"|notes?|passport(?:_?number)?"
         ),
     ),
+)
+#: Reasons why a place is for people to judge.
+CODES: Final = "only codes in capitals stood there, no value of its kind: declare it if others do"
+UNDESCRIBED: Final = "the document does not say what stands there: declare what is a person's"
+_OPEN_BODY: Final = (
+    "    # the document does not say all that the request carries: look at what callers send, and "
+    "declare every member of a person under fields; the others are passed on as they are"
 )
 _KINDS: Final = {"birth_date": "date"}  #: of ``coverage``, where rule files have another word
 _COUNTED: Final = re.compile(r"(?<![0-9])[0-9]{1,2}\Z")
@@ -160,11 +168,18 @@ class RequestTraffic:
         default_factory=set
     )  #: places with texts of no suspected kind
     sentences: bool = False  #: whether texts of several words are among them
+    #: places of which people have to judge, with the reason
+    questions: dict[BodyMember, str] = field(default_factory=dict)
     unnamed: Counter[str] = field(default_factory=Counter)  #: members whose name is not told
     cut: bool = False  #: whether a body had more than is looked at
     failed: int = 0  #: answers that were no success
     stays: bool = False  #: whether the record was shown after this delete
     dates: set[str] = field(default_factory=set)  #: names of what takes dates and nothing else
+
+    @property
+    def open_body(self) -> list[str]:
+        """The comment in a rule about a request that is not described; empty where it is."""
+        return [_OPEN_BODY] if self.questions.get(("request", ())) == UNDESCRIBED else []
 
     def objects(self, direction: str) -> list[tuple[MemberPath, SuspectedObjects]]:
         """The places of one direction that hold something of a person, the fullest first."""
@@ -209,6 +224,8 @@ class Lessons:
         elif not kind and text.strip():
             traffic.unsuspected.add(where)
             traffic.sentences |= len(text.split()) > 2
+            if (name := where[1][-1] if where[1] else "") and kind_of(last_name(name), None):
+                traffic.questions[where] = CODES
 
 
 def without_own_address(lessons: Lessons, own: AbstractSet[str]) -> Lessons:
@@ -231,6 +248,8 @@ def why_not_passed(path: str, traffic: RequestTraffic) -> str:
         return f"{', '.join(kinds)} suspected; {words}"
     if kinds:
         return f"{', '.join(kinds)} suspected; a page, an export, an upload, a search, a log?"
+    if traffic.questions:
+        return "nothing suspected, but it has places of which nothing is known, as said below"
     if traffic.files:
         return "an upload; name its texts under request: multipart, columns of a CSV under csv"
     if traffic.writes or traffic.unnamed:
@@ -260,6 +279,16 @@ def unread(request: str, traffic: RequestTraffic, *, ruled: bool) -> Iterator[Le
         )
         text = f"it repeats values of other places ({', '.join(sorted(kinds))}): {remedy}"
         yield LeftOut(request, f"{_PARTS[part]} {path_in_words(path)}", text)
+    fields = {
+        (direction, (*path, *member))
+        for direction in ("request", "response")
+        for path, objects in traffic.objects(direction)
+        for member in objects.fields
+    }
+    fields |= {("form", (one,)) for one in traffic.form}
+    for (part, path), reason in sorted(traffic.questions.items()):
+        if (part, path) not in fields and path[-1:] != ("{word}",):
+            yield LeftOut(request, f"{_PARTS[part]} {path_in_words(path)}", reason)
     for direction in ("request", "response"):
         for path, objects in traffic.objects(direction)[1:]:
             names = ", ".join(".".join(one) for one in objects.fields)
@@ -346,13 +375,19 @@ def kind_of(name: str, text: str | None, *, of_person: bool = False) -> str:
     word = _PIECES.sub("_", name).lower().strip("_")
     if text is None or text.strip():
         for kind, pattern in (*_KINDS_BY_NAME, *(_BESIDE_PERSONS if of_person else ())):
-            if pattern.fullmatch(word):
+            if pattern.fullmatch(word) and not is_code(kind, word, (text or "").strip()):
                 return str(kind)
     kinds = suspected(text[:_LONGEST]) if text else []
     if not kinds:
         return ""
     long = len(str(text)) > 60 or (kinds[0] == "email" and " " in str(text).strip())
     return "text" if long else str(_KINDS.get(kinds[0], kinds[0]))
+
+
+def beside_person(texts: Iterable[tuple[str, str]]) -> bool:
+    """Whether named texts are of a person, even if a code stands in place of a value."""
+    pairs = [(last_name(name), text) for name, text in texts]
+    return any(kind_of(name, text) or kind_of(name, text.lower()) for name, text in pairs)
 
 
 def body_of_rule(at: tuple[str, ...], objects: SuspectedObjects, *, looks: bool) -> str:

@@ -228,7 +228,7 @@ def _operation(
     deletes = single and removes_record(method, path)
     shows = method == "GET" and bool(traffic.answers) and bool(traffic.pages)
     if entity is None or not (
-        any(placed.values()) or traffic.form or deletes or shows or restores(*request)
+        any([*placed.values(), traffic.form, traffic.open_body, deletes, shows, restores(*request)])
     ):
         return None
     verb = "delete" if deletes else _VERBS.get(method, "read")
@@ -242,11 +242,11 @@ def _operation(
     lines = [f"  - match: {json.dumps(f'{method} {path}')}", f"    {verb}: {entity.name}"]
     if single and verb != "create":
         lines.append(f"    id: path {_PLACEHOLDER.findall(path)[-1]}")
-    if traffic.query and verb == "read":
-        lines += [*_query(traffic, entity)]
+    lines += _query(traffic, entity) if traffic.query and verb == "read" else ()
     sent = [body_of_rule(at, objects, looks=signs_in) for at, objects in placed["request"]]
     sent += _form(traffic, entity)
     lines += [SIGNS_IN] * signs_in + [ADDS] * (adds and not path.endswith("}"))
+    lines += traffic.open_body
     if sent and verb != "delete":
         lines.append(f"    request: {{{', '.join(sent)}}}")
     lines += filter(None, [roles.keep(*request) if verb == "delete" else ""])

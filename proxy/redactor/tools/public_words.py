@@ -27,6 +27,18 @@ _RECORD_ID: Final = re.compile(r"\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-
 #: Texts that are addresses: they repeat words of paths.
 _ADDRESS: Final = re.compile(r"/|https?:")
 _IDS: Final = ("id", "_id", "uuid")
+#: Codes of programs: words in capitals, with an underscore or a digit where names may stand.
+_STATE: Final = re.compile(r"[A-Z]{2,}(?:_[A-Z]+)*")
+_CODE: Final = re.compile(r"(?=.*[A-Z])(?=.*[0-9_])[A-Z0-9]+(?:[-_./][A-Z0-9]+)*")
+#: Currencies and countries that are no usual names, as ``RON``, ``NG``, ``LI`` and ``BO`` are.
+_CODES: Final = frozenset(
+    (
+        "AUD BGN BRL CAD CHF CNY CZK DKK EUR GBP HKD HUF ILS INR ISK JPY KRW MXN MYR NOK NZD PHP "
+        "PLN RUB SEK SGD THB TRY TWD UAH USD ZAR AT AU BE BG BR CA CH CN CZ DE DK EE ES EU FI FR "
+        "GB GR HR IE IL IS IT JP KR LT LU LV MX NL NO NZ PL PT RO RS RU SE SG SI SK TR TW UA UK US "
+        "ZA"
+    ).split()
+)
 #: Values of all bodies, and levels of one, that are looked at.
 _MOST: Final = 200_000
 _LEVELS: Final = 12
@@ -204,6 +216,20 @@ def _collections(
         ):
             public.add(word)
     return frozenset(public)
+
+
+def is_code(kind: str, name: str, text: str) -> bool:
+    """Whether a text is a code (``EUR``, ``AB-1234``) and no value of a kind.
+
+    ``kind``: that which its name means. ``ANN`` and ``ANN LINDQVIST`` are names, and whatever is
+    called a first or last one is.
+    """
+    if kind == "text":  # a postal code and a passport are of a person
+        return "_" in text and _STATE.fullmatch(text) is not None
+    if kind == "name":
+        short = name in ("name", "display_name")
+        return short and (text in _CODES or _CODE.fullmatch(text) is not None)
+    return _STATE.fullmatch(text) is not None  # all others have digits or an @
 
 
 def _lists_records(answer: Any) -> bool:

@@ -16,6 +16,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.coverage import SUSPECTED
 from proxy.redactor.tools.learning import learn_answer, learn_body, nobodys_shape, note_texts
 from proxy.redactor.tools.lessons import (
+    CODES,
     UNKNOWN_UPSTREAM,
     LeftOut,
     Lessons,
@@ -44,7 +45,8 @@ class WatchedMember(msgspec.Struct, frozen=True, order=True):
 
     ``part``: ``request``, ``response``, ``form`` or ``query``. Of the whole message tell ``files``;
     ``answer``, whose kind is ``html`` or ``csv``; ``column`` of such a file; ``sentences``, where
-    texts of several words are in it of which nothing is known; and ``redirect``, with the shape of
+    texts of several words are in it of which nothing is known; ``codes``, where codes in capitals
+    stand in place of values; and ``redirect``, with the shape of
     the path that it leads to as member, and the status as kind.
     """
 
@@ -126,6 +128,7 @@ def _members(traffic: RequestTraffic) -> Iterator[WatchedMember]:
     for status, path in traffic.redirects.items():
         yield WatchedMember("redirect", (), (path,), str(status), 1)
     whole = [("files", traffic.files), ("sentences", traffic.sentences)]
+    whole.append(("codes", bool(traffic.questions)))
     yield from (WatchedMember(part, (), (), "", 1) for part, met in whole if met)
 
 
@@ -152,6 +155,8 @@ def _traffic(members: Iterable[WatchedMember]) -> RequestTraffic:
                 traffic.files = True
             case "sentences":
                 traffic.sentences = True
+            case "codes":
+                traffic.questions["response", ()] = CODES
             case "answer":
                 traffic.answers.add(one.kind)
             case "column" if one.member:

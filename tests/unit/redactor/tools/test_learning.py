@@ -138,3 +138,76 @@ def test_a_column_that_is_described_to_take_dates_alone_gets_dates_as_tokens():
     fields = yaml.safe_load(proposed)["entities"]["kunder"]["fields"]
     assert fields["born"] == {"kind": "date", "token": {"shape": "date"}}
     assert fields["dob"] == {"kind": "date", "token": "opaque"}
+
+
+_EMAIL = {"properties": {"email": {"type": "string"}}}
+
+
+def described(*operations: tuple[str, str, Any]) -> Any:
+    """A document of methods, paths and operations."""
+    paths: dict[str, Any] = {}
+    for method, path, operation in operations:
+        paths.setdefault(path, {})[method] = {"responses": {}, **operation}
+    return {"openapi": "3.1.0", "paths": paths}
+
+
+def body(schema: Any, media: str = "application/json") -> Any:
+    return {"requestBody": {"content": {media: {"schema": schema}}}}
+
+
+@table(
+    ("operation", "passes"),
+    [
+        ({}, False), ({"requestBody": {}}, False), ({"requestBody": {"$ref": "other.yaml#/x"}}, False),
+        ({"requestBody": {"content": {"application/json": None}}}, False),
+        ({"requestBody": {"content": {"application/json": {}}}}, False),
+        (body({}), False), (body(True), False), (body({"type": "object"}), False),
+        (body({"type": "object", "additionalProperties": True}), False),
+        (body({"properties": {"color": {"type": "string"}}, "additionalProperties": {"type": "string"}}), False),
+        (body({"properties": {"color": {"type": "string"}, "extra": {}}}), False),
+        (body({"type": "array"}), False), (body({"type": "object"}, "*/*"), False),
+        (body({"type": "string"}, "text/plain"), False), (body({"type": "string"}, "application/octet-stream"), False),
+        (body({"properties": {"file": {"type": "string"}}}, "multipart/form-data"), False),
+        ({"parameters": [{"in": "body", "name": "body"}]}, False),
+        ({"parameters": [{"in": "formData", "name": "file", "type": "file"}]}, False),
+        ({"parameters": [{"in": "formData", "name": "color", "type": "string"}]}, True),
+        (body({"properties": {"color": {"type": "string"}}}), True),
+        (body({"properties": {"color": {"type": "string"}}, "additionalProperties": False}), True),
+    ],
+)  # fmt: skip
+def test_a_body_that_is_not_described_is_not_proposed_to_pass(operation, passes):
+    document = described(("post", "/things", operation))
+    proposed = propose(learn(json.dumps(document).encode(), ()), "crm")
+    load_text(proposed.text)
+    assert ("pass: true" in proposed.text) is passes
+    assert any(one.request == "POST /things" for one in proposed.left_out) is not passes
+
+
+def test_an_open_body_of_a_described_collection_is_proposed_below_a_comment():
+    kund = {"200": {"content": {"application/json": {"schema": _EMAIL}}}}
+    document = described(
+        ("get", "/kunder/{id}", {"responses": kund}), ("put", "/kunder/{id}", body({})),
+        ("post", "/kunder", body({"type": "object"})),
+    )  # fmt: skip
+    proposed = propose(learn(json.dumps(document).encode(), ()), "crm")
+    load_text(proposed.text)
+    rules = yaml.safe_load(proposed.text)["operations"]
+    assert [one.get("create") or one.get("update") for one in rules] == ["kunder", None, "kunder"]
+    assert proposed.text.count("    # the document does not say all that the request carries") == 2
+    listed = [one.request for one in proposed.left_out if "does not say" in one.because]
+    assert listed == ["POST /kunder", "PUT /kunder/{id}"]
+
+
+@table(
+    "operation",
+    [
+        body(_EMAIL, "multipart/form-data"), body(_EMAIL, "*/*"),
+        {"parameters": [{"in": "formData", "name": "email", "type": "string"}]},
+    ],
+)  # fmt: skip
+def test_uploads_and_forms_that_are_described_are_read(operation):
+    proposed = propose(
+        learn(json.dumps(described(("put", "/kunder/{id}", operation))).encode(), ()), "crm"
+    )
+    load_text(proposed.text)
+    assert yaml.safe_load(proposed.text)["entities"]["kunder"]["fields"]["email"]["kind"] == "email"

@@ -1,4 +1,11 @@
-from proxy.redactor.tools.lessons import Lessons, SeenValues, kind_of, last_name, singular
+from proxy.redactor.tools.lessons import (
+    Lessons,
+    SeenValues,
+    beside_person,
+    kind_of,
+    last_name,
+    singular,
+)
 from tests.support.table import table
 
 
@@ -14,6 +21,35 @@ from tests.support.table import table
 )  # fmt: skip
 def test_kinds_by_name_and_value(name, text, kind):
     assert kind_of(name, text) == kind
+
+
+@table(
+    ("name", "text", "kind"),
+    [
+        *[("name", one, "") for one in ("SE", "EUR", "ORDER_PAID", "AB-1234", "AB1234", "X/7-A")],
+        *[("name", one, "name") for one in ("ANN LINDQVIST", "ANN", "RON", "NG", "ANN-MARIE", "Se", "7", "ORDER paid")],
+        ("displayName", "AB-1234", ""), ("displayName", "ANN", "name"),
+        ("firstName", "SE", "name"), ("lastName", "ORDER_PAID", "name"),
+        ("email", "EMAIL_SENT", ""), ("email", "ANN@X.EXAMPLE", "email"), ("phone", "VERIFIED", ""),
+        ("phone", "1-800-ANN", "phone"), ("iban", "SE", ""), ("iban", "SE3550000000054910000003", "iban"),
+        ("cardNumber", "VISA", ""), ("ssn", "AB-1234", "national_id"), ("born", "UNKNOWN", ""),
+        ("notes", "ORDER_PAID", ""), ("notes", "HIV", "text"), ("passport", "AB-1234", "text"), ("zip", "AB-1234", "text"),
+        ("sku", "AB-1234", ""), ("currency", "EUR", ""), ("code", "SE3550000000054910000003", "iban"),
+    ],
+)  # fmt: skip
+def test_codes_in_capitals_are_no_values_and_names_in_capitals_are(name, text, kind):
+    assert kind_of(name, text, of_person=True) == kind
+
+
+@table(
+    ("texts", "person"),
+    [
+        ([("email", "VERIFIED")], True), ([("user[email]", "x@x.example")], True), ([("displayName", "AB-1234")], True),
+        ([("sku", "AB-1234"), ("name", "EUR")], False), ([], False),
+    ],
+)  # fmt: skip
+def test_a_code_in_place_of_a_value_hides_no_person(texts, person):
+    assert beside_person(texts) is person
 
 
 def test_a_name_beside_something_of_a_person_is_a_persons():

@@ -406,6 +406,24 @@ def test_sentences_that_repeat_values_of_ruled_places_are_not_let_pass():
     assert "left out: GET /news, because nothing suspected, but it has sentences" in text
 
 
+def test_codes_in_capitals_are_neither_proposed_nor_found_again():
+    one = {**ANN, "id": 17, "name": "ZORBINA FLUMPER", "country": {"name": "SE"}}
+    text = proposal(
+        entry("POST", "/contacts", one, {**one, "status": {"name": "ORDER_PAID"}}),
+        entry("GET", "/orders", [{"id": 1, "currency": "EUR", "status": "ORDER_PAID", "country": "SE"}]),
+        entry("GET", "/events", [{"id": 1, "text": "Zorbina Flumper"}]),
+        entry("GET", "/settings", {"id": 1, "email": "VERIFIED"}),
+    )  # fmt: skip
+    (entity,) = yaml.safe_load(text)["entities"].values()
+    assert entity["fields"].keys() >= {"name", "email", "address_street"}
+    assert not {"country_name", "status_name"} & entity["fields"].keys()
+    assert [line.split('"')[1] for line in text.splitlines() if "pass: true" in line] == [
+        "GET /orders"
+    ]
+    assert "left out: GET /events, answer [*].text, because it repeats values" in text
+    assert "left out: GET /settings, answer email, because only codes in capitals" in text
+
+
 def test_what_is_left_out_says_why():
     one = {**ANN, "id": 17, "zzyx": ANN["email"], "city": "Visby"}
     answer = {"items": [one], "owner": {"id": 2, "email": "q@x.example"}}

@@ -50,6 +50,13 @@ def test_what_passes_becomes_a_proposal_that_loads():
     assert "ann:" not in text, "a member that might be somebody's name"
 
 
+def test_a_code_in_place_of_an_address_is_no_reason_to_let_a_request_pass():
+    met = watched_members(Observation("", "", json.dumps({"id": 7, "email": "VERIFIED"})))
+    text = learnt(WatchedPath("GET", "/settings", 3, met, []))
+    assert "pass: true" not in text
+    assert "left out: GET /settings, answer the body, because only codes in capitals" in text
+
+
 def test_forms_uploads_and_queries_are_told_by_their_names():
     form = watched_members(
         Observation("", "email=ann%40quibble.example&ok=1", "<p>ann@quibble.example</p>")
