@@ -225,11 +225,12 @@ def _operation(
     method, path = request
     placed = {direction: traffic.objects(direction)[:1] for direction in ("request", "response")}
     single = bool(_PLACEHOLDER.search(path)) and path != roles.base(path)
+    within = not path.endswith("}") and path != roles.base(path)  # such as /people/{id}/photo
     deletes = single and removes_record(method, path)
     shows = method == "GET" and bool(traffic.answers) and bool(traffic.pages)
-    if entity is None or not (
-        any([*placed.values(), traffic.form, traffic.open_body, deletes, shows, restores(*request)])
-    ):
+    opens = traffic.open_body and not within
+    reasons = [*placed.values(), traffic.form, deletes, shows, restores(*request), opens]
+    if entity is None or not any(reasons):
         return None
     verb = "delete" if deletes else _VERBS.get(method, "read")
     if method == "POST" and single and not deletes:
@@ -245,8 +246,7 @@ def _operation(
     lines += _query(traffic, entity) if traffic.query and verb == "read" else ()
     sent = [body_of_rule(at, objects, looks=signs_in) for at, objects in placed["request"]]
     sent += _form(traffic, entity)
-    lines += [SIGNS_IN] * signs_in + [ADDS] * (adds and not path.endswith("}"))
-    lines += traffic.open_body
+    lines += [SIGNS_IN] * signs_in + [ADDS] * (adds and within) + traffic.open_body
     if sent and verb != "delete":
         lines.append(f"    request: {{{', '.join(sent)}}}")
     lines += filter(None, [roles.keep(*request) if verb == "delete" else ""])
@@ -352,8 +352,8 @@ def _doubts(entities: dict[str, _Entity]) -> Iterator[LeftOut]:
 
 
 def _head(lessons: Lessons, name: str) -> list[str]:
-    head = _HEAD.format(source=lessons.source, name=name, upstream=json.dumps(lessons.origin))
-    return head.split("\n")
+    upstream = json.dumps(lessons.origin)
+    return _HEAD.format(source=lessons.source, name=name, upstream=upstream).split("\n")
 
 
 def _text(
