@@ -79,11 +79,10 @@ class InstanceKeys:
     async def start(self) -> None:
         """Finish an interrupted rotation of the master key; continue a re-encryption."""
         try:
-            if (
-                await is_alone(self._store)
-                and await asyncio.to_thread(self._source.staged) is not None
-            ):
-                await self._rotate_master()
+            if await is_alone(self._store):
+                await self._finish_master()
+            else:
+                await self._catch_up()
         except VaultError as error:  # both keys open everything, so nothing waits for it
             _log.error("a master key still waits to follow", code=error.code, text=error.message)
         await self._follow()
@@ -189,6 +188,7 @@ class InstanceKeys:
             await self._follow()
             for watched in self._watched.values():
                 await self._look(watched)
+            await self._catch_up()  # last, for a key file may be read-only
 
     async def _look(self, watched: EnvironmentKeys) -> None:
         if await watched.count() >= MOST_SEALINGS:
@@ -231,24 +231,56 @@ class InstanceKeys:
     async def _rotate_master(self) -> None:
         """Wrap every keyset with the key that follows.
 
-        Where one is wrapped by another key than the present one, that is all.
+        Where one is wrapped by another key than the staged or the present one, that is all. A
+        staged key that wraps every keyset is of a rotation that has ended: a fresh one follows it.
         """
-        environments = [vault.environment for vault in self.vaults()]
-        master = await asyncio.to_thread(self._source.staged)
-        if master is None:
-            present = await self._load()
-            wrappers = [await wrapper(self._store, environment) for environment in environments]
-            master = (
-                await asyncio.to_thread(self._source.stage)
-                if all(one in (present.id, None) for one in wrappers)
-                else present
-            )
-        for environment in environments:
-            await rewrap(self._store, master, environment)
+        if await self._finish_master():
+            return
+        present = await self._load()
+        if await self._wrappers() - {present.id}:
+            await self._wrap_all(present)
+        else:
+            await asyncio.to_thread(self._source.stage)
+            await self._finish_master()
+
+    async def _finish_master(self) -> bool:
+        """Use the staged master key, if any, from now on; whether a keyset had another one."""
+        staged = await asyncio.to_thread(self._source.staged)
+        if staged is None:
+            return False
+        changed = await self._wrap_all(staged)
         await asyncio.to_thread(self._source.switch)
+        return changed
+
+    async def _wrap_all(self, master: MasterKey) -> bool:
+        """Wrap every keyset with that key; whether one had another."""
+        changed = [await rewrap(self._store, master, vault.environment) for vault in self.vaults()]
+        return any(changed)
+
+    async def _catch_up(self) -> None:
+        """Switch a key file of its own to the staged key that another replica has brought into use.
+
+        Only when every keyset is under it: the rotation may still be under way.
+        """
+        staged = await asyncio.to_thread(self._source.staged)
+        if staged is not None and await self._wrappers() == {staged.id}:
+            await asyncio.to_thread(self._source.switch)
+            _log.info("the key source has followed a rotation of the master key")
+
+    async def _wrappers(self) -> set[str | None]:
+        """The ids of the master keys that wrap the keysets."""
+        environments = [vault.environment for vault in self.vaults()]
+        return {await wrapper(self._store, environment) for environment in environments} - {None}
 
     async def _load(self) -> MasterKey:
-        """The master key; on a thread, for a key service may have to be asked."""
+        """The master key; on a thread, for a key service may have to be asked.
+
+        The staged one where it is in use: wrapped by the one before, a keyset would be open again
+        to those from whom a rotation has taken it.
+        """
+        staged = await asyncio.to_thread(self._source.staged)
+        if staged is not None and staged.id in await self._wrappers():
+            return staged
         return await asyncio.to_thread(self._source.load)
 
     async def _follow(self) -> None:

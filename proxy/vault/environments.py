@@ -215,8 +215,11 @@ class Environments:
         await load_keyset(
             self._store, master, DEFAULT
         )  # the key of another vault would make keys that no start could open
+        root = await self._store.note(keyset_note(DEFAULT))
         environment = Environment(ident or _letters(new_ident()), name, self._clock())
-        await self._new_keyset(master, environment.id)
+        # the key in use, which another replica may have rotated before the key file here follows
+        used = master if root is None else master.others.get(Keyset.wrapper(root), master)
+        await self._new_keyset(used, environment.id)
         try:
             await ready(environment)
             await self._write(environment, FollowedNote)

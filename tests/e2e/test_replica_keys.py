@@ -340,6 +340,8 @@ async def a_new_master_key(crowd: Several, bearer: str) -> None:
     earlier = (await api(crowd, first, bearer, "GET", "/api/keys"))[1]["master"]
     status, seen = await api(crowd, first, bearer, *way, json=sent)
     assert (status, seen["master"] != earlier) == (200, True), seen
+    new = seen["master"]["key_id"]
+    assert (await rotated(crowd, second, bearer, "data"))["wrapped_by"] == new
 
 
 @pytest.mark.slow

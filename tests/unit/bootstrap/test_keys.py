@@ -15,8 +15,8 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import KeyKind
 from proxy.storage.notes import Agreement
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.environments import has_keyset, load_keyset, make_keyset
-from proxy.vault.maintenance import key_rotation
+from proxy.vault.environments import has_keyset, keyset_note, load_keyset, make_keyset
+from proxy.vault.maintenance import key_rotation, rewrap, wrapper
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
@@ -148,11 +148,13 @@ async def test_a_key_in_a_variable_is_replaced_in_two_steps(shop, monkeypatch):
 
 async def test_signing_keys_and_data_keys_are_replaced_one_by_one(shop):
     async with (await shop.open()).running() as keys:
+        before = [one.keys[-1] for one in (await keys.listed()).environments]
         await keys.rotate(KeyKind.SIGNING)
         await keys.rotate(KeyKind.DATA, "acme")
         told = await keys.listed()
         assert len(told.signing) == 2
-        assert [len(one.keys) for one in told.environments] == [1, 2]
+        after = [one.keys[-1] for one in told.environments]  # one before may be dropped by now
+        assert (after[0] == before[0], after[1] == before[1]) == (True, False)
         with pytest.raises(VaultError) as caught:
             await keys.rotate(KeyKind.DATA, "nowhere")
         assert caught.value.code is Code.NOT_FOUND
@@ -251,6 +253,65 @@ class Beside:
 
     async def alone(self) -> int | None:
         return None
+
+    def leads(self) -> bool:
+        return False
+
+
+async def _ended_elsewhere(shop: Shop, keys: InstanceKeys) -> str:
+    """Have a replica with a copy of the key file, whose key is staged here, rotate the master key;
+    the id of that key.
+    """
+    staged = shop.source.stage()
+    for vault in shop.vaults:
+        await rewrap(shop.store, staged, vault.environment)
+    assert shop.source.load().id != staged.id == (await keys.listed()).master
+    return staged.id
+
+
+async def test_a_rotation_after_that_of_another_replica_gives_a_fresh_master_key(shop):
+    async with (await shop.open()).running() as keys:
+        first = (await keys.listed()).master
+        elsewhere = await _ended_elsewhere(shop, keys)
+        await keys.rotate(KeyKind.MASTER)
+        listed = await keys.listed()
+    assert listed.master not in (first, elsewhere)
+    assert {one.wrapped_by for one in listed.environments} == {listed.master}
+    assert set(shop.source.load().others) == {first, elsewhere}
+    assert shop.source.staged() is None
+
+
+@pytest.mark.parametrize("kind", [KeyKind.DATA, KeyKind.HASH, KeyKind.TOKEN])
+async def test_no_keyset_returns_to_the_master_key_before_that_of_another_replica(shop, kind):
+    async with (await shop.open((0.0, 0.0, 90.0))).running() as keys:
+        elsewhere = await _ended_elsewhere(shop, keys)
+        await keys.rotate(kind)
+        wrapped = {await wrapper(shop.store, vault.environment) for vault in shop.vaults}
+    assert wrapped == {elsewhere}
+
+
+async def test_a_key_file_follows_the_rotation_of_another_replica_when_that_has_ended(shop):
+    shop.store.replicas = Beside()
+    keys = await shop.open()
+    staged = shop.source.stage()
+    for vault in shop.vaults:
+        await keys._catch_up()
+        assert shop.source.staged() is not None, "a keyset is under the key before"
+        await shop.store.put_note(
+            keyset_note(vault.environment),
+            vault.keyset.wrap(staged),
+            await shop.store.note(keyset_note(vault.environment)),
+        )
+    await keys.start()
+    assert (shop.source.load().id, shop.source.staged()) == (staged.id, None)
+    await keys.close()
+
+
+async def test_the_maintenance_has_a_key_file_follow(shop):
+    async with (await shop.open()).running() as keys:
+        elsewhere = await _ended_elsewhere(shop, keys)
+        await keys._maintain()
+        assert (shop.source.load().id, shop.source.staged()) == (elsewhere, None)
 
 
 @pytest.mark.parametrize("kind", [KeyKind.DATA, KeyKind.HASH, KeyKind.TOKEN, KeyKind.MASTER])

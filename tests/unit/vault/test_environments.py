@@ -3,6 +3,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema
@@ -130,6 +131,17 @@ async def test_there_is_a_most() -> None:
     with pytest.raises(VaultError) as caught:
         await book.create(None, "one more")
     assert caught.value.code is Code.UNPROCESSABLE
+
+
+async def test_keys_are_under_the_master_key_in_use_where_the_key_file_still_has_it_as_the_next() -> (
+    None
+):
+    store, before = MemoryStore(), MasterKey(bytes(range(1, 33)), [MASTER])
+    book = await opened(store, before)
+    await book.create("acme", "Acme AB")
+    wrapped = await store.note(keyset_note("acme"))
+    assert wrapped is not None
+    assert Keyset.wrapper(wrapped) == MASTER.id != before.id
 
 
 async def test_a_master_key_of_another_vault_makes_no_keys() -> None:
