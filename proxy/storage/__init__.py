@@ -9,10 +9,12 @@ further engine is a folder here and a line in ``ENGINES``. Face: what stands her
 """
 
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Engine, Hooks, OpenStore
+
+if TYPE_CHECKING:  # a probe that reads settings loads no event loop
+    from proxy.storage.base import Engine, Hooks, OpenStore
 
 
 class EngineEntry(NamedTuple):
@@ -52,7 +54,7 @@ def imported(name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def engine_of(uri: str) -> tuple[Engine, str]:
+def engine_of(uri: str) -> tuple["Engine", str]:
     """The engine of an address, and the location that it is to open there.
 
     Raises ``VaultError(BAD_SETTINGS)`` for a scheme that no engine has.
@@ -78,7 +80,7 @@ def may_be_shared(uri: str) -> bool:
     return _for_one_owner(uri) != uri
 
 
-async def open_store(uri: str, hooks: Hooks | None = None) -> OpenStore:
+async def open_store(uri: str, hooks: "Hooks | None" = None) -> "OpenStore":
     """Open the store of that address: ``sqlite:///folder/vault.db`` (``sqlite:////folder/vault.db``
     from the root), ``postgresql://user@host/database``.
 
@@ -88,4 +90,4 @@ async def open_store(uri: str, hooks: Hooks | None = None) -> OpenStore:
     engine.
     """
     engine, location = engine_of(_for_one_owner(uri) if hooks is None else uri)
-    return await engine.open(location, hooks or Hooks())
+    return await engine.open(location, hooks or imported("proxy.storage.base:Hooks")())

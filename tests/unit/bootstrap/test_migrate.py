@@ -178,7 +178,7 @@ async def test_without_a_vault_there_is_nothing_to_move(settings, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["--to", "mysql://x"], "--to: the store is a SQLite file or a PostgreSQL database."),
+        (["--to", "mysql://x"], "--to: the store is a SQLite file or a PostgreSQL database"),
         (["--to", "sqlite:///x.db", "--files", "ftp://x"], "--files: files are kept in a folder"),
     ],
 )
