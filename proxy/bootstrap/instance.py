@@ -57,7 +57,7 @@ from proxy.bootstrap.open_vault import (
     open_with_key,
     unobserved,
     vault_options,
-    watch_notes,
+    watch_store,
 )
 from proxy.bootstrap.replicas import Team, announce_start, follow
 from proxy.bootstrap.rule_history import RuleHistory
@@ -202,7 +202,7 @@ async def _once_there(settings: Settings, start: Callable[[], Awaitable[Running]
 async def _started(
     stack: AsyncExitStack, settings: Settings, overrides: Overrides | None, clock: Clock
 ) -> Running:
-    base, ins, started, coverage, notes, states = await _open(stack, settings, overrides, clock)
+    base, ins, started, coverage, watched, states = await _open(stack, settings, overrides, clock)
     sockets, path = overrides.sockets if overrides else (), settings.listen.socket
     local = local_taken_over(path, sockets) if path else None
     base = base._replace(addresses=listen_addresses(settings, sockets), local=local)
@@ -221,7 +221,7 @@ async def _started(
     work(stack, started.reloader.watch(), base.audit.log.run(), ins.watch())
     work(stack, *base.guard.work())
     await base.audit.log.begin()
-    work(stack, watch_notes(base.store, notes, _ROUND))
+    work(stack, watch_store(base.store, *watched, _ROUND))
     work(stack, write_coverage_often(settings, coverage))
     settle_memory()
     await announce_start(base.store)
@@ -230,7 +230,7 @@ async def _started(
 
 async def _open(
     stack: AsyncExitStack, settings: Settings, overrides: Overrides | None, clock: Clock
-) -> tuple["_Base", Listeners, Running, Coverage, Reload, Sequence[Reload]]:
+) -> tuple["_Base", Listeners, Running, Coverage, tuple[Reload, Reload], Sequence[Reload]]:
     """Return an instance that has all but its listeners."""
     metrics, settings = Metrics(), replace(settings, country=country_of(settings))
     rules = first_rules(settings, overrides)
@@ -277,9 +277,9 @@ async def _open(
         console=open_console(settings, lambda: in_force.runtime.rules, coverage, reloader.state),
         taken_over=base.taken_over,
     )
-    notes = Reload(metrics, "notes")
-    states = (reloader.state, notes, *governed.states, *ins.states(), applications.state)
-    return base, ins, started, coverage, notes, (*states, *guard.states())
+    watched = Reload(metrics, "notes"), Reload(metrics, "clock")
+    states = (reloader.state, *watched, *governed.states, *ins.states(), applications.state)
+    return base, ins, started, coverage, watched, (*states, *guard.states())
 
 
 class _Base(NamedTuple):

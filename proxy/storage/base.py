@@ -149,6 +149,9 @@ class Replicas(Protocol):
     async def heard(self, counter: int) -> None:
         """Say that everything counts here that notes said when their root had that counter."""
 
+    async def same_time(self) -> None:
+        """Raise ``VaultError(BAD_SETTINGS)`` where the clock here is not that of the others."""
+
     async def ready(self) -> None:
         """Say that this replica has started: the next one may."""
 

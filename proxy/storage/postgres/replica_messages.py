@@ -1,10 +1,12 @@
 """Messages between the replicas of one vault through the database (``storage.base.Replicas``)."""
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 import asyncpg
@@ -22,6 +24,7 @@ from proxy.storage.postgres.replicas import (
     ORPHANS,
     SharedLink,
     has_clock_of,
+    refuse_other_time,
 )
 from proxy.storage.postgres.writer import PostgresWriter
 
@@ -263,6 +266,9 @@ class DatabaseReplicas:
             async with asyncio.timeout(1.0):
                 while (await self._link.fetch(_DEAF, self._link.writer_id, counter))[0][0]:  # noqa: ASYNC110  # other processes bring it about
                     await asyncio.sleep(0.01)
+
+    async def same_time(self, clock: Callable[[], float] = time.time) -> None:
+        await self._link.read(partial(refuse_other_time, clock=clock))
 
     async def ready(self) -> None:
         """Say that this process has started: the next one may."""

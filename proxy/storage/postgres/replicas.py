@@ -23,7 +23,7 @@ taken again with the next session that writes, before anything is written.
 import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -320,17 +320,17 @@ def has_clock_of(host: str | None, other: str) -> bool:
     return (host or "").partition(" ")[0] == other.partition(" ")[0] != ""
 
 
-async def refuse_other_time(connection: Any) -> None:
+async def refuse_other_time(connection: Any, clock: Callable[[], float] = time.time) -> None:
     """Raise ``VaultError(BAD_SETTINGS)`` where the clock of this machine is not the database's:
     expiry and the order of events would differ between replicas.
     """
     least = 0.0
     for _ in range(5):
-        before = time.time() * 1000
+        before = clock() * 1000
         theirs = float(
             await connection.fetchval("SELECT extract(epoch FROM clock_timestamp()) * 1000")
         )
-        after = time.time() * 1000
+        after = clock() * 1000
         least = max(before - theirs, theirs - after, 0.0)
         if least <= SKEW:
             return
