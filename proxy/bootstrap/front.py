@@ -55,7 +55,7 @@ from proxy.net.sockets import cannot_listen, copied
 from proxy.net.tls import client_context
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
-from proxy.redactor.exchange.reload import Reloader
+from proxy.redactor.exchange.reload import Reloader, RuleFiles
 from proxy.redactor.exchange.runtime import InForce
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
@@ -196,7 +196,8 @@ async def running_front(
 ) -> AsyncIterator[Front]:
     """A whole instance without a vault, listening; drained and closed when the block ends.
 
-    A start needs the owner. Raises ``VaultError``, also where it has another country.
+    A start needs the owner, and waits a while until that has the same rules. Raises ``VaultError``,
+    also where it has another country.
     """
     check_remote(settings)
     async with AsyncExitStack() as stack:
@@ -204,10 +205,14 @@ async def running_front(
         patience = _PATIENCE_REMOTE if settings.remote.vault else _PATIENCE
         # a worker has the clock of its owner
         in_use = FrontRules(_way(settings), patience, None if settings.remote.vault else clock)
-        rules = load_rules(settings, overrides)
+        files, load = RuleFiles(settings.rules), partial(load_rules, settings, overrides)
+        rules = load()
         in_use.begin(rules)
         work(stack, in_use.link.run())
         settings, hashed = await _welcomed(settings, in_use)
+        # one that is started again may have read files that the owner is about to read
+        if not await in_use.link.follows(rules.version):
+            _log.warning("the owner of the vault has other rules: give both the same files")
         guard = open_guard(settings, metrics)
         guard.share(settings.limits.store, hashed)
         applications = Applications(metrics, *upstream_routes(settings))
@@ -222,8 +227,7 @@ async def running_front(
             coverage.announce(fresh)
             return runtime
 
-        load = partial(load_rules, settings, overrides)
-        reloader = Reloader(settings.rules, load, adopt, in_use, metrics)
+        reloader = Reloader(files, load, adopt, in_use, metrics)
         ins = open_listeners(settings, Audiences(), metrics, clock, guard.first)
         options = replace(
             gateway_options(settings, applications, guard, ins.proxy, hashed("entity tags")),

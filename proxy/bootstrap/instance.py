@@ -86,7 +86,7 @@ from proxy.net.memory_budget import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import local_taken_over
 from proxy.redactor.exchange.owner import VaultOwner
-from proxy.redactor.exchange.reload import Reloader
+from proxy.redactor.exchange.reload import Reloader, RuleFiles
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_earlier, bind_rules
 from proxy.redactor.rules import RuleSet
 from proxy.storage import engine_of
@@ -233,6 +233,7 @@ async def _open(
 ) -> tuple["_Base", Listeners, Running, Coverage, tuple[Reload, Reload], Sequence[Reload]]:
     """Return an instance that has all but its listeners."""
     metrics, settings = Metrics(), replace(settings, country=country_of(settings))
+    files = RuleFiles(settings.rules)
     rules = first_rules(settings, overrides)
     applications = Applications(metrics, *upstream_routes(settings))
     guard = open_guard(settings, metrics)
@@ -252,7 +253,7 @@ async def _open(
     stack.callback(write_coverage, settings, coverage)
     adopt = partial(adopt_rules, bind, (journal, coverage))
     load = partial(load_rules, settings, overrides)
-    reloader = Reloader(settings.rules, load, adopt, in_force, metrics)
+    reloader = Reloader(files, load, adopt, in_force, metrics)
     ins = open_listeners(settings, auth.audiences, metrics, clock, guard.first)
     tagged = vault.keyset.hasher("entity tags")
     guessed = partial(audit.services.guessed, vault.environment)

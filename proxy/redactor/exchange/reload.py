@@ -29,22 +29,31 @@ class InUse(Protocol):
     runtime: Any
 
 
+class RuleFiles(FileWatcher):
+    """The files at a path. Make it before they are read first: a start can take long, and what
+    changes meanwhile is to be read again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(partial(fingerprint, path), settled=True)  # `cp` empties a file first
+        self.path = path
+
+
 class Reloader:
     """Reloads rules when their files change or on SIGHUP."""
 
     def __init__(
         self,
-        path: Path,
+        files: RuleFiles,
         read: Callable[[], RuleSet],
         adopt: Callable[[RuleSet], Awaitable[Any]],
         in_force: InUse,
         metrics: Metrics,
     ) -> None:
-        self._path = path
+        self._files = files
         self._read = read
         self._adopt = adopt
         self._in_force = in_force
-        self._watcher = FileWatcher(partial(fingerprint, path), settled=True)  # `cp` empties it
         self.state = Reload(metrics, "rules")
         self._refused: float | None = None  #: when the vault could not take files in order
         self._loading = asyncio.Lock()
@@ -65,7 +74,7 @@ class Reloader:
         """Look for changes every so many seconds for ever; ``again``: seconds until the same files
         are tried once more.
         """
-        await self._watcher.run(
+        await self._files.run(
             every,
             self.reload,
             lambda: self._refused is not None and time.monotonic() - self._refused >= again,
@@ -86,8 +95,8 @@ class Reloader:
             if self._in_force.runtime.rules.endpoints and not rules.endpoints:
                 raise VaultError(
                     Code.BAD_RULES,
-                    f"There is no rule file any more at {self._path}: put the files back, or "
-                    "restart.",
+                    f"There is no rule file any more at {self._files.path}: put the files "
+                    "back, or restart.",
                 )
             runtime = await self._adopt(rules)
         except VaultError as error:

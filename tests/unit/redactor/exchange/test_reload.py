@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proxy.errors import VaultError
 from proxy.redactor.exchange import reload as module
-from proxy.redactor.exchange.reload import Reloader
+from proxy.redactor.exchange.reload import Reloader, RuleFiles
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
 from proxy.redactor.load import fingerprint as digest
 from proxy.redactor.load import load_rule_set
@@ -64,7 +64,7 @@ async def watched(folder: Path, text: str = GOOD) -> Watched:
         return await bind_rules(rules, one.vault, one.metrics, audit_services())
 
     in_force = InForce(await adopt(load_rule_set(path)))
-    reloader = Reloader(path, lambda: load_rule_set(path), adopt, in_force, one.metrics)
+    reloader = Reloader(RuleFiles(path), lambda: load_rule_set(path), adopt, in_force, one.metrics)
     return Watched(path, in_force, one.metrics, reloader, faults)
 
 
@@ -205,7 +205,7 @@ async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path):
         await bind_rules(load_rule_set(path), one.vault, one.metrics, audit_services())
     )
     reloader = Reloader(
-        path,
+        RuleFiles(path),
         lambda: load_rule_set(path),
         lambda rules: bind_rules(rules, one.vault, one.metrics, audit_services()),
         in_force,
@@ -218,6 +218,26 @@ async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path):
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+
+
+async def test_what_changes_while_an_instance_starts_is_read_again(tmp_path):
+    path = tmp_path / "rules.yaml"
+    path.write_text(GOOD)
+    files, one = RuleFiles(path), await desk()
+
+    async def adopt(rules: RuleSet) -> Runtime:
+        return await bind_rules(rules, one.vault, one.metrics, audit_services())
+
+    def read() -> RuleSet:
+        return load_rule_set(path)
+
+    first = read()
+    path.write_text(OTHER)  # the store lets the start wait
+    in_force = InForce(await adopt(first))
+    task = asyncio.create_task(Reloader(files, read, adopt, in_force, one.metrics).watch(0.005))
+    await eventually(lambda: in_force.runtime.rules.operations[0].label == "POST /q")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_look_comes_soon_enough_for_the_promise():
