@@ -12,7 +12,6 @@ from proxy.redactor.load import load_rule_set
 from tests.support.audit import audit_services
 from tests.support.exchanges import desk, rule_text
 
-
 ALT = (("DNS", "a.example"), ("IP Address", "10.0.0.1"), ("DNS", "b.example"))
 SUBJECT = ((("countryName", "SE"),), (("commonName", "old.example"),))
 
@@ -38,12 +37,26 @@ def test_a_process_has_a_vault_unless_settings_or_supervisor_say_otherwise():
     assert is_front(load_settings(None, {"DOMICILE__REMOTE__VAULT": "vault:1", **remote}))
 
 
+class AskedOwner(VaultOwner):
+    """Tells when somebody asked for rules that it does not have."""
+
+    def __init__(self, in_force: InForce, terms: OwnerTerms) -> None:
+        super().__init__(in_force, terms)
+        self.refused = asyncio.Event()
+
+    async def knows(self, version: str) -> bool:
+        known = await super().knows(version)
+        if version and not known:
+            self.refused.set()
+        return known
+
+
 async def test_one_that_read_newer_files_than_its_owner_waits_until_that_has_them(tmp_path):
     one, path = await desk(), tmp_path / "rules.yaml"
     path.write_text(rule_text("{match: POST /new, create: p}"))
     newer = await bind_rules(load_rule_set(path), one.vault, one.metrics, audit_services())
     in_force = InForce(one.runtime)
-    owner, loop = VaultOwner(in_force, OwnerTerms("se", b"secret")), asyncio.get_running_loop()
+    owner, loop = AskedOwner(in_force, OwnerTerms("se", b"secret")), asyncio.get_running_loop()
     settings = load_settings(None, {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0"})
     with tempfile.TemporaryDirectory() as folder:  # paths of sockets are short
         worker = Worker(1, Path(folder), "front")
@@ -51,26 +64,17 @@ async def test_one_that_read_newer_files_than_its_owner_waits_until_that_has_the
         way = Path(folder) / OWNER_SOCKET
         server = await loop.create_unix_server(lambda: owner.connection(lambda _: True), way)
         owner.servers.append(server)
-        asked, knows = asyncio.Event(), owner.knows
-
-        async def tell(version: str) -> bool:
-            known = await knows(version)
-            if version == newer.rules.version and not known:
-                asked.set()
-            return known
-
-        owner.knows = tell
+        served = asyncio.Event()
 
         async def serve() -> None:
             async with running_front(settings):
                 served.set()
                 await asyncio.Event().wait()
 
-        served = asyncio.Event()
         front = asyncio.create_task(serve())
         for _ in range(3):
-            asked.clear()
-            await asyncio.wait_for(asked.wait(), 20)
+            owner.refused.clear()
+            await asyncio.wait_for(owner.refused.wait(), 20)
         assert not served.is_set(), "it would refuse what callers send"
         in_force.runtime = newer
         await asyncio.wait_for(served.wait(), 20)
