@@ -36,19 +36,20 @@ _UNEXPECTED: Final = 8  #: If-None-Match
 _SINCE: Final = 9  #: If-Modified-Since
 _EXPIRING: Final = 10  #: Expires
 
-_DIGESTS: Final = frozenset({
-    b"content-md5", b"digest", b"content-digest", b"repr-digest", b"want-digest",
-    b"want-content-digest", b"want-repr-digest",
-})  # fmt: skip
+#: Fields with a hash of the body, which is another one now: standard ones (RFC 9530, RFC 1864), and
+#: those of stores (``x-amz-content-sha256``, ``x-goog-hash``). An application that has the hash of
+#: the body before could find its values by trying.
+_DIGEST: Final = re.compile(
+    rb"(?:want-)?(?:repr-|content-)?digest|(?:x-.*)?content-(?:md5|hash|crc(?:32c?|64)|sha-?(?:1|[0-9]{3}))"
+    rb"|x-(?:goog|body|payload)-hash|x-(?:amz-)?checksum(?:-.*)?"
+)
 _FRAMING: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"connection", b"te", b"upgrade", b"trailer"}
 )
-_REQUEST_DROPS: Final = (
-    _DIGESTS | _FRAMING | {b"content-encoding", b"range", b"if-range", b"expect"}
-)
-#: Of a restored answer: its length and digests described the tokens. Pragma has no meaning in
-#: answers but for old caches.
-_ANSWER_DROPS: Final = _DIGESTS | _FRAMING | {b"accept-ranges", b"pragma"}
+_REQUEST_DROPS: Final = _FRAMING | {b"content-encoding", b"range", b"if-range", b"expect"}
+#: Of a restored answer: its length described the tokens. Pragma has no meaning in answers but for
+#: old caches.
+_ANSWER_DROPS: Final = _FRAMING | {b"accept-ranges", b"pragma"}
 
 #: Names of fields that steer one cache or another: ``CDN-Cache-Control`` (RFC 9213) and its many
 #: relatives, ``X-Accel-Expires``, ``Edge-Control``, ``Surrogate-Control``, ``X-LiteSpeed-Tag``,
@@ -88,9 +89,13 @@ HASH: Final = b"\0"
 #: Methods whose answer a caller may have already.
 READS: Final = frozenset({"GET", "HEAD"})
 
-_of_request: Final = Spellings(lambda name: _REQUEST.get(name, _AS_IT_IS))
+_of_request: Final = Spellings(
+    lambda name: _REQUEST.get(name, _DROPPED if _DIGEST.fullmatch(name) else _AS_IT_IS)
+)
 _of_answer: Final = Spellings(
-    lambda name: _ANSWER.get(name, _DROPPED if steers_caches(name) else _AS_IT_IS)
+    lambda name: _ANSWER.get(
+        name, _DROPPED if _DIGEST.fullmatch(name) or steers_caches(name) else _AS_IT_IS
+    )
 )
 
 

@@ -240,6 +240,8 @@ class _Relay:
             content = await self._stream.redact(_checked(content))
         elif message.opcode is Opcode.BINARY and not self._stream.passes_binary:
             raise ProtocolFault(NO_SUCH_KIND, "only text messages are taken here")
+        elif message.opcode is Opcode.CLOSE:
+            content = content[:2]  # its reason is a text of the page, which no rule reads
         encode = partial(encode_message, message.opcode, content, masked=True)
         self._tunnel.write(await run_in_thread(len(content) > SMALL, encode))
         await self._tunnel.drained()

@@ -44,7 +44,11 @@ _TECHNICAL: Final = frozenset(
 )
 #: Values that a very long body is searched for within the event loop.
 _FEW: Final = 8
-_searched: Final = Spellings(lambda name: name not in _TECHNICAL and name[:4] != b"sec-")
+#: Of those that begin with ``Sec-``, the one that scripts of a page fill.
+_PROTOCOLS: Final = b"sec-websocket-protocol"
+_searched: Final = Spellings(
+    lambda name: name not in _TECHNICAL and (name[:4] != b"sec-" or name == _PROTOCOLS)
+)
 
 
 class CutBody(msgspec.Struct, frozen=True, gc=False):

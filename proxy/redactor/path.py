@@ -37,6 +37,11 @@ _WIDE_ESCAPE = re.compile(rb"%[uU]00([0-9A-Fa-f]{2})")
 #: take it all the same.
 _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80\x81][\x80-\xbf]")
 _FORMAT = re.compile(rb"\.[A-Za-z0-9_-]{1,16}\Z")
+#: A program that serves every address below its own, as PHP's frameworks do.
+_FRONT_CONTROLLER = re.compile(rb"(?i)[\w-]+\.php\d?")
+#: Last segments by which page libraries ask for the data of a page alone: SvelteKit, Qwik, Nuxt,
+#: React Router.
+_PAGE_DATA = frozenset({b"__data.json", b"q-data.json", b"_payload.json", b"_root.data"})
 _QUERY_OR_FRAGMENT = re.compile(rb"[?#]")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
@@ -156,6 +161,8 @@ def looser(reading: PathReading) -> Iterator[PathReading]:
 
     IIS and Windows drop dots and white space at the end of a segment; Rails, Spring and ASP.NET
     take ``.json`` and any other ending of the last segment for a wish, not for a part of the name.
+    PHP serves ``/index.php/contacts`` as ``/contacts``, and page libraries the data of a page below
+    its address (``page_of_data``).
     A server that decodes a path and hands it on undoes ``%3f`` and ``%23`` as well, and the next
     one sees a query or a fragment begin there.
     """
@@ -170,6 +177,30 @@ def looser(reading: PathReading) -> Iterator[PathReading]:
         bare = _FORMAT.sub(b"", trimmed[-1])
         if bare != trimmed[-1]:
             yield (*trimmed[:-1], bare) if bare else trimmed[:-1]
+    below = [part for part in reading[:-1] if not _FRONT_CONTROLLER.fullmatch(part)]
+    if len(below) < len(reading) - 1:
+        path = (*below, reading[-1])
+        yield path
+        yield from looser(path)
+    if (page := page_of_data(reading)) is not None:
+        yield page
+
+
+def page_of_data(reading: PathReading) -> PathReading | None:
+    """The page whose data alone a page library asks for at this path; ``None``: it is no such path.
+
+    ``/contacts/__data.json`` is about ``/contacts``, and so is
+    ``/_next/data/BUILD/contacts.json``.
+    """
+    if reading and reading[-1] in _PAGE_DATA:
+        return reading[:-1]
+    if b"_next" not in reading or not reading[-1].endswith(b".json"):
+        return None
+    at = reading.index(b"_next")
+    if reading[at + 1 : at + 2] != (b"data",) or len(reading) < at + 4:
+        return None
+    page = (*reading[:at], *reading[at + 3 : -1], reading[-1].removesuffix(b".json"))
+    return page[:-1] if len(reading) == at + 4 and page[-1] == b"index" else page
 
 
 def _standard(path: bytes) -> PathReading:

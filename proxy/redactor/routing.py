@@ -31,6 +31,7 @@ from proxy.redactor.path import (
     Target,
     is_plain,
     looser,
+    page_of_data,
     path_segments,
     readings,
     split_target,
@@ -340,14 +341,18 @@ def _agreed_with_looser(
 ) -> RouteMatch[Rule] | None:
     """Combine a match with those of looser readings of the path.
 
-    A rule whose template ends in a fixed text is certain: no looser reading counts then.
+    A rule whose template ends in a fixed text is certain: no looser reading counts then. Where the
+    data of a page is asked for, its rule counts, and none whose placeholder takes the name of that.
     """
     if agreed is not None and not _ends_openly(agreed[0]):
         return agreed
+    choices, paths = [tuple(sites)], tuple(paths)
+    pages = tuple([page for path in paths if (page := page_of_data(path)) is not None])
+    of_page = _agreed(choices, methods, pages)
+    if of_page is not None and isinstance(of_page[0], Operation):
+        return of_page
     loose = tuple(reading for path in paths for reading in looser(path))
-    for hit in _hits([tuple(sites)], methods, loose):
-        agreed = _first(agreed, hit)
-    return agreed
+    return _first(agreed, _agreed(choices, methods, loose))
 
 
 def _ends_openly(operation: Rule) -> bool:

@@ -42,6 +42,10 @@ PATHS = [
         "/x/../people.json;a=b",
     ),
     *(
+        "/index.php/people",
+        "/x/../Front.PHP/people.json",
+        "/people/__data.json",
+        "/_next/data/b1/people.json",
         "/people",
         "/people/",
         "/people//",

@@ -6,6 +6,7 @@ import io
 import json
 from email.utils import parseaddr
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -288,7 +289,9 @@ async def test_the_page_of_a_search_asks_for_its_pictures_without_telling_who_wa
     page = "/people?email=zorbina.q%40wexlomere.example"
     for path in ("/elsewhere/picture.png", "/people/1"):
         whole = world.instance.proxy + page
+        state = quote(json.dumps([f"__PAGE__{page.removeprefix('/people')}"]))
         headers = {"Referer": whole, "HX-Current-URL": whole, "Next-Url": page}
+        headers |= {"RSC": "1", "Next-Router-State-Tree": state}
         async with world.caller.get(world.instance.proxy + path, headers=headers) as answer:
             await answer.read()
     nowhere(world)

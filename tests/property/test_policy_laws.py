@@ -190,6 +190,11 @@ class Scenario:
         method, path, body = self.one(*STEPS)(self)
         return method, path, body, {"Idempotency-Key": "k"} if self.perhaps(6) else {}
 
+    def person(self, *, mentions: bool = False) -> dict[str, Any]:
+        values = (*POOLS["string"], *KEYS, "x", "1", "north")
+        also = {"also": [self.one(*values)]} if self.perhaps() else {}
+        return {"value": self.one(*values), **also, **({"mentions": True} if mentions else {})}
+
     def cascade(self) -> str:
         return f"?cascadeBy={self.name()}" if self.perhaps() else ""
 
@@ -216,6 +221,11 @@ STEPS = (
     ]
     * 2,
     *[lambda here: ("POST", f"{M}/{here.one(*KEYS)}/migrate/{here.key()}", None)] * 3,
+    *[lambda here: ("GET", f"{M}/{here.key()}", None)] * 2,
+    *[lambda here: ("PUT", f"{M}/{here.key()}", here.sent(*KEYS))] * 2,
+    *[lambda here: ("PATCH", f"{M}/{here.key()}", here.sent(*KEYS))] * 2,
+    *[lambda here: ("POST", "/api/persons/find", here.person(mentions=True))] * 2,
+    lambda here: ("POST", "/api/persons/erase", here.person()),
     lambda here: ("DELETE", f"{M}/{here.key()}{here.cascade()}", None),
     lambda here: ("POST", M + "/batch/delete" + here.cascade(), {"filter": {"id": [here.key()]}}),
     lambda here: ("GET", "/openapi.json", None),

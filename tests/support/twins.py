@@ -23,14 +23,15 @@ _TELLING = (
 
 
 class Twins:
-    """Both worlds. What is random in answers (ids of files, cursors) has the same name in both, by
-    its first appearance.
+    """Both worlds. What is random in answers (ids of files, cursors, entity tags with them) has the
+    same name in both, by its first appearance.
     """
 
     def __init__(self, one: Interface, other: Interface) -> None:
         self.worlds = (one, other)
         self.files: list[list[bytes]] = [[], []]
         self.cursors: list[str | None] = [None, None]
+        self.tags: list[list[str | None]] = [[], []]
 
     async def seed(self, method: str, path: str, one: Any, other: Any, as_: str = "writer") -> None:
         """Make what the vaults hold; both have to take it alike."""
@@ -82,10 +83,14 @@ class Twins:
         if found is not None:
             self.cursors[place] = found[1].decode()
         body = _CURSOR.sub(lambda cursor: b'"next":"%d"' % len(cursor[1]), said.body)
+        tag, tags = said.headers.get("ETag"), self.tags[place]
+        if tag not in tags:
+            tags.append(tag)
         return (
             said.status,
             self._named(place, body),
             {name: said.headers.get(name) for name in _TELLING},
+            tags.index(tag),
         )
 
     def _named(self, place: int, body: bytes) -> bytes:

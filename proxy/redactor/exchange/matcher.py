@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, Generic, TypeVar, cast
+from urllib.parse import unquote_to_bytes
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.forks import Fork, each_operation, forked
@@ -20,6 +21,11 @@ from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
 # So the values of a search come once more: in ``Referer``, in fields of proxies before this one,
 # and in those of page libraries (``HX-Current-URL``, ``X-Up-Location``, ``Next-Url``). What a rule
 # swaps in a target is swapped in those as well.
+#
+# A client of Next.js before 15.4 tells with each request the whole state of its page, its search
+# and the parts of its path among it, in JSON that is percent-encoded: ``Next-Router-State-Tree``.
+# Without it the application answers with the whole page, so it does not leave where it may hold
+# values.
 
 
 #: Fields that hold the address of a request, in lower case, whatever they look like.
@@ -40,8 +46,19 @@ _ADDRESS_LIKE: Final = re.compile(rb'\s*(?:[A-Za-z][A-Za-z0-9+.-]*:[/\\]|"?/|"?[
 BEFORE_PATH: Final = re.compile(rb'"?(?:\.{0,2}/)*')
 
 
+#: The field with the state of a page.
+_PAGE_STATE: Final = b"next-router-state-tree"
+
+
+def holds_state(name: bytes, value: bytes, sign: bytes) -> bool:
+    """Whether a field holds the state of a page, with the sign of an address that holds values."""
+    return name.lower() == _PAGE_STATE and (sign != b"?" or b"?" in unquote_to_bytes(value))
+
+
 def holds_address(name: bytes, value: bytes, sign: bytes = b"?") -> bool:
-    """Whether a field may hold the address of a request with this sign in it."""
+    """Whether a field may hold the address of a request with this sign in it, or such a state."""
+    if len(name) == len(_PAGE_STATE) and holds_state(name, value, sign):
+        return True
     if not (sign in value or b"?" in value):
         return False
     return name.lower() in CARRIERS or _ADDRESS_LIKE.match(value) is not None
@@ -50,7 +67,8 @@ def holds_address(name: bytes, value: bytes, sign: bytes = b"?") -> bool:
 def carries(headers: Sequence[tuple[bytes, bytes]], sign: bytes = b"?") -> bool:
     """Whether any field may hold such an address: nearly always not."""
     return any(
-        (sign in value or b"?" in value) and holds_address(name, value, sign)
+        (sign in value or b"?" in value or len(name) == len(_PAGE_STATE))
+        and holds_address(name, value, sign)
         for name, value in headers
     )
 

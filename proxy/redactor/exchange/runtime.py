@@ -24,6 +24,7 @@ from proxy.redactor.exchange.matcher import (
     carries,
     cookies_in,
     holds_address,
+    holds_state,
     matcher_parts,
 )
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
@@ -129,8 +130,8 @@ class Runtime(Matcher):
     async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
-        """The fields of a request with tokens in place of the values in addresses that they hold;
-        the same if there are none.
+        """The fields of a request with tokens in place of the values in addresses that they hold,
+        and without the state of a page; the same if there are none.
         """
         if not carries(headers, self.sign):
             return headers
@@ -140,6 +141,7 @@ class Runtime(Matcher):
                 if holds_address(name, value, self.sign)
                 else (name, value)
                 for name, value in headers
+                if not holds_state(name, value, self.sign)
             ]
         )
 

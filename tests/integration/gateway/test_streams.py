@@ -186,6 +186,22 @@ async def test_binary_messages_pass_where_the_rule_says_so():
         assert application.got[0].content() == b"\xff"
 
 
+@pytest.mark.parametrize("content", [b"\x03\xe8looked for ann@x.example", b"\x03\xe8", b""])
+async def test_the_reason_of_a_caller_that_closes_does_not_leave(content):
+    async with (
+        RawServer(application := Application()) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
+        steer(steered)
+        await client.send(get("/people", *ASK))
+        await client.head()
+        await client.send(encode_message(Opcode.CLOSE, content, masked=True))
+        await server.until(lambda: application.got)
+        (got,) = application.got
+        assert (got.opcode, got.content()) == (Opcode.CLOSE, content[:2])
+
+
 async def test_an_extension_that_nobody_asked_for_is_refused():
     yes = YES + b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
     async with RawServer(Application(yes=yes)) as server, gateway(server.url) as (port, steered):

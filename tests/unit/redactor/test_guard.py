@@ -96,6 +96,7 @@ def test_a_value_is_found_in_every_form_and_everywhere(name):
         ({"Li": "name"}, b'{"b": "Li"}', (), b"/contacts/1"),
         ({"4711": "pin"}, b'{"b": "4711"}', (), b"/contacts/1"),
         ({"4711113": "pin"}, b'{"b": 4711113}', (), b"/contacts/1"),
+        ({"quibbles": "name"}, b"", ((b"Sec-WebSocket-Protocol", b"v1, quibbles"),), b"/live"),
     ],
 )
 def test_a_short_value_is_found_as_a_whole_one(values, body, headers, target):
@@ -115,6 +116,7 @@ def test_a_short_value_is_found_as_a_whole_one(values, body, headers, target):
         ({"100000": "name"}, b'{"a": 1000000}', (), b"/contacts/1"),
         ({"example.com": "name"}, b"", ((b"Host", b"crm.example.com"),), b"/contacts/1"),
         ({"Mozilla": "name"}, b"", ((b"User-Agent", b"Mozilla/5.0"),), b"/contacts/1"),
+        ({"Chromium": "name"}, b"", ((b"Sec-CH-UA", b'"Chromium";v="1"'),), b"/contacts/1"),
         ({"": "name", "tok": "email"}, b'{"a": "tok", "b": ""}', (), b"/contacts/1"),
     ],
 )

@@ -143,6 +143,19 @@ def test_a_path_made_of_tricks_is_refused_instead_of_followed():
         (b"a/b#c.json", [b"a/b", b"a/b#c"]),
         (b"a/?b", [b"a"]),
         (b"a?b/c", []),
+        (b"index.php/a", [b"a"]),  # PHP
+        (b"x/App_dev.PHP/a/b.json", [b"x/App_dev.PHP/a/b", b"x/a/b.json", b"x/a/b"]),
+        (b"a/index.php", [b"a/index"]),
+        (b"in dex.php/a", []),
+        (b"a/__data.json", [b"a/__data", b"a"]),  # SvelteKit
+        (b"__data.json", [b"__data", b""]),
+        (b"a/q-data.json", [b"a/q-data", b"a"]),  # Qwik
+        (b"a/_payload.json", [b"a/_payload", b"a"]),  # Nuxt
+        (b"_root.data", [b"_root", b""]),  # React Router
+        (b"_next/data/b1/a/7.json", [b"_next/data/b1/a/7", b"a/7"]),  # Next.js
+        (b"x/_next/data/b1/index.json", [b"x/_next/data/b1/index", b"x"]),
+        (b"_next/data/b1.json", [b"_next/data/b1"]),
+        (b"_next/static/b1/a.json", [b"_next/static/b1/a"]),
     ],
 )
 def test_applications_that_see_less_in_a_path(path, read):

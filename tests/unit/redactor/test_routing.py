@@ -70,6 +70,14 @@ def hit(
         ("GET", "/contacts/17.json", "GET /contacts/{id}", {"id": "17.json"}),
         ("GET", "/export/all.csv.gz", "GET /export/{name}.csv", {"name": "all"}),
         ("GET", "/other.json", None, {}),
+        # PHP serves an application below its program, and page libraries ask for a page's data.
+        ("POST", "/index.php/contacts", "POST /contacts", {}),
+        ("GET", "/index.php/contacts/17", "GET /contacts/{id}", {"id": "17"}),
+        ("GET", "/contacts/__data.json", "GET /contacts", {}),
+        ("GET", "/contacts/17/__data.json?x=1", "GET /contacts/{id}", {"id": "17"}),
+        ("GET", "/_next/data/b1/contacts.json?email=a", "GET /contacts", {}),
+        ("GET", "/_next/data/b1/contacts/17.json", "GET /contacts/{id}", {"id": "17"}),
+        ("GET", "/_next/static/b1/contacts.json", None, {}),
     ],
 )
 def test_a_request_hits_its_most_specific_rule(router, method, target, label, params):

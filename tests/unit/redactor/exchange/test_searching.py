@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.matcher import carries
 from tests.support.exchanges import USUAL, Desk, desk
 
 SEARCHES = (
@@ -138,6 +139,28 @@ async def test_so_do_addresses_in_any_field_and_those_of_other_sites_pass(office
     changed = await office.runtime.readdress_referer("app", headers)
     expected = value if left is None else left % token if b"%b" in left else left
     assert changed == ((b"HX-Current-URL", expected), headers[1])
+
+
+PAGE_STATE = (b"Next-Router-State-Tree", b"%5B%22__PAGE__%3F%7B%5C%22email%5C%22%3A%5C%22a%22%5D")
+
+
+@pytest.mark.parametrize(
+    ("rules", "field", "leaves"),
+    [
+        (SEARCHES, PAGE_STATE, False),
+        (SEARCHES, (b"next-router-STATE-tree", b"%5B%22by%22%5D"), False),  # paths hold values
+        (SEARCHES[:2], PAGE_STATE, False),
+        (SEARCHES[:2], (PAGE_STATE[0], b'["__PAGE__?{}"]'), False),
+        (SEARCHES[:2], (PAGE_STATE[0], b"%5B%22%22%2C%7B%7D%5D"), True),
+        (SEARCHES[:2], (b"Next-Router-State-Yard", PAGE_STATE[1]), True),
+    ],
+)
+async def test_the_state_of_a_page_stays_here_where_it_may_hold_values(rules, field, leaves):
+    office = await desk(*rules, fields=FIELDS)
+    headers = ((b"RSC", b"1"), field)
+    assert carries(headers, office.runtime.sign) is not leaves
+    changed = await office.runtime.readdress_referer("app", headers)
+    assert changed == (headers if leaves else headers[:1])
 
 
 MIXED = (
