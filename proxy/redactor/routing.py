@@ -309,7 +309,7 @@ def _methods(method: str, query: bytes, override: str | None) -> list[str]:
 
 
 def _agreed(
-    choices: list[tuple[_Routes, ...]], methods: list[str], paths: tuple[PathReading, ...]
+    choices: list[tuple[_Routes, ...]], methods: Sequence[str], paths: tuple[PathReading, ...]
 ) -> RouteMatch[Rule] | None:
     """The one operation that all readings with a hit agree on, as the standard reading has it."""
     agreed: RouteMatch[Rule] | None = None

@@ -197,7 +197,7 @@ async def test_the_reason_of_a_caller_that_closes_does_not_leave(content):
         await client.send(get("/people", *ASK))
         await client.head()
         await client.send(encode_message(Opcode.CLOSE, content, masked=True))
-        await server.until(lambda: application.got)
+        await server.until(lambda: bool(application.got))
         (got,) = application.got
         assert (got.opcode, got.content()) == (Opcode.CLOSE, content[:2])
 
