@@ -4,7 +4,8 @@ An application quotes in its errors what it was sent, in any form: decoded, in u
 cookie. So a token in an error may be one that the caller wrote there to have another person's value
 read out, and no comparison with the request can tell. Only two kinds are restored: tokens of this
 exchange, whose values the caller has sent itself, and tokens of the record that the request names.
-All others stay tokens.
+All others stay tokens, but in a form that is shown again with 2xx where ``restore: anywhere`` says
+that pages show anybody: it is such a page, taken or not.
 """
 
 import re
@@ -259,11 +260,11 @@ class AnswerScan:
         request: Request | None,
         writes: Sequence[StagedWrite],
         search: SearchTokens | None,
+        again: int | None = None,
     ) -> None:
-        self._joined = joined
-        self._request = request
-        self._writes = writes
-        self._search = search
+        """``again``: when it was sent, if the answer may be a form that is shown again."""
+        self._joined, self._request, self._writes = joined, request, writes
+        self._search, self._again = search, again
         self.revealed = False  #: whether anything stored was restored
 
     async def restored(self, answer: Response, keys: Sequence[str], page: int | None) -> Response:
@@ -328,6 +329,9 @@ class AnswerScan:
             elif unknown and not withheld:
                 more, home = await self._of_record(tokens, keys, unknown, page)
                 stored.update(more)
+                if self._again is not None and kind is EscapingKinds.HTML:
+                    rest = dict.fromkeys(text for text in unknown if text not in stored)
+                    values.update(await self._of_anybody(rest, answer.status, self._again))
                 if home is not None and elements:
                     edits = await self._in_elements(answer, keys, page, home)
                     taken = [(start, end) for start, end, _ in edits]

@@ -275,7 +275,8 @@ class Notices:
                 "kept, and shown once an "
                 "answer shows a token that tells the record; until then it shows tokens, and no "
                 "search of the vault finds it; if the answer holds the id, say where: response: "
-                '{id: $.id} for a member, {id: "header Location /path/{id}"} for a header field',
+                '{id: $.id} for a member, {id: "header Location /path/{id}"} for a header field; '
+                'else let the application send a field of its own: {id: "header X-Record {id}"}',
                 operation=self._operation,
                 entity=self._entity,
             )

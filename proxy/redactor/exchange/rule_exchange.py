@@ -44,7 +44,7 @@ from proxy.redactor.message import (
 from proxy.redactor.plan import Outcome, header_ids, outcome
 from proxy.redactor.redact import ParsedBody, read_answer_body, request_ids
 from proxy.redactor.restore import Edit, Written, rewritten
-from proxy.redactor.rules import IdSource, Match, Verb
+from proxy.redactor.rules import IdSource, Match, Restore, Verb
 from proxy.vault.proxied import (
     AnswerObject,
     Revealed,
@@ -237,7 +237,9 @@ class RuleExchange:
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)
             await self._audit(outcome, answer.status)
-            scan = AnswerScan(self._joined, self._request, self._writes, self._search)
+            shown = rule.restore is Restore.ANYWHERE and answer.status < 300
+            again = self.began if shown and outcome is Outcome.REFUSED else None
+            scan = AnswerScan(self._joined, self._request, self._writes, self._search, again)
             page = self.began if outcome is _TAKEN else None
             restored = await scan.restored(answer, self._keys(), page)
             self._shows = scan.revealed

@@ -268,8 +268,9 @@ class Writing:
             return keys
         raise VaultError(
             Code.BAD_REQUEST,
-            f"The request matches {self._operation.label}, but it does not say which record each "
-            "of its objects belongs to, each once.",
+            f"The request matches {self._operation.label}, but it does not say which record of "
+            f"{self._operation.entity.name} each of its objects is: send each id, once. Where the "
+            "answer alone tells it, the rule says create with response: {id: …}.",
         )
 
     def _draft(self, item: BodyObject) -> ProxiedDraft:

@@ -143,6 +143,9 @@ def _default(
     if verb is not Verb.READ and not answered:
         named = template.names[-1] if template.names else ""
         hint = f"id: path {named}" if named else "id: $.id, id: query id or id: form id"
+        if not named:  # a page of whoever is signed in, mostly
+            key = "delete" if verb is Verb.DELETE else "create"
+            hint += f"; where the answer alone tells it, as of /me: {key} and response: {{id: …}}"
         faults.add(
             section.key(verb), f"this {verb} does not say which record it is about; write {hint}"
         )

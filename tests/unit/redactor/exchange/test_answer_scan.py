@@ -12,7 +12,18 @@ from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.runtime import bind_rules
 from proxy.redactor.load import load_text
 from tests.support.audit import audit_services
-from tests.support.exchanges import FIELDS, FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, rule_text
+from tests.support.exchanges import (
+    FIELDS,
+    FORM,
+    HTML,
+    JSON,
+    PLAIN,
+    USUAL,
+    Desk,
+    desk,
+    member_form,
+    rule_text,
+)
 from tests.support.table import table
 
 ANN: dict[str, Any] = {
@@ -209,6 +220,33 @@ async def test_a_page_shows_the_values_of_anybody_and_an_error_in_its_place_none
     assert await (await one.send("GET /pages")).seen(200, {"a": [stored["name"]]}) == {
         "a": [ANN["name"]]
     }
+
+
+async def test_a_form_that_is_shown_again_is_a_page_about_anybody_and_an_error_is_none():
+    again = (
+        "{match: POST /forms, create: p, request: {form: {name: name, city: {pass: true}}}, "
+        "response: {id: $.id, success: [303], restore: anywhere}}"
+    )
+    one = await desk(*USUAL, again)
+    stored = await one.create(ANN)
+    form = member_form(name="Bo", city=stored["phone"])
+    sent = {status: await one.send("POST /forms", form, FORM) for status in (200, 422, 401)}
+    page = f"<nav>{stored['name']}</nav><input value=NAME><input value={stored['phone']}>"
+    seen = {
+        status: (
+            await call.answer(status, page.replace("NAME", call.form["name"]).encode(), HTML)
+        ).body.decode()
+        for status, call in sent.items()
+    }
+    tokens = page.replace("NAME", "Bo")
+    assert seen == {
+        200: tokens.replace(stored["name"], "Ann&#32;Wexlomere"),  # not what the caller wrote
+        422: tokens,
+        401: tokens,
+    }
+    call = await one.send("POST /forms", form, FORM)
+    letter = f"Dear {stored['name']}"
+    assert (await call.answer(200, letter.encode(), PLAIN)).body.decode() == letter
 
 
 async def test_an_export_shows_values_within_its_cells_each_quoted_as_its_cell_needs():

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import VaultError
-from tests.support.exchanges import JSON, USUAL, desk
+from tests.support.exchanges import FORM, JSON, USUAL, desk, member_form
 from tests.support.table import table
 
 ANN = {
@@ -124,6 +124,44 @@ HEADED = (
     '{match: DELETE /me, delete: p, id: "header X-Person {id}"}',
     '{match: DELETE /last, delete: p, response: {id: "header Location /p/{id}"}}',
 )
+
+
+OWN = (  # of whoever is signed in: no request says which record it is about
+    *HEADED[:1],
+    '{match: "GET /p/{id}", read: p}',
+    "{match: PATCH /me, create: p, response: {id: $.id}}",
+    '{match: POST /me, create: p, request: {form: {name: name, email: email}}, '
+    'response: {id: "header X-Person {id}", success: [303]}}',
+    '{match: POST /me/delete, delete: p, response: {id: "header X-Person {id}", '
+    "success: {status: 303, location: /}}}",
+)
+
+
+async def test_a_record_that_the_answer_alone_names_is_changed_and_deleted():
+    one = await desk(*OWN)
+    call = await one.send("POST /p", ANN)
+    await call.answer(201, b"", ((b"Location", b"/p/7"),))
+    stored = {**call.json, "id": 7}
+    change = await one.send("PATCH /me", {"name": "Anna"})
+    stored |= change.json
+    assert await change.seen(200, stored) == {**ANN, "name": "Anna", "id": 7}
+    assert await one.counts() == (1, 0, 0)
+    refused = await one.send("PATCH /me", {"name": "Bo"})
+    await refused.answer(409, {"error": "taken"})
+    assert await one.shown(stored, "GET /p/7") == {**ANN, "name": "Anna", "id": 7}
+    person = ((b"X-Person", b"7"),)
+    form = await one.send("POST /me", member_form(name="Eve", email="eve@x.example"), FORM)
+    await form.answer(303, b"", (*person, (b"Location", b"/me")))
+    stored |= form.form
+    changed = {**ANN, "name": "Eve", "email": "eve@x.example", "id": 7}
+    one.clock.advance(1)
+    assert await one.shown(stored, "GET /p/7") == changed
+    refused = await one.send("POST /me/delete")
+    await refused.answer(303, b"", (*person, (b"Location", b"/login")))
+    assert await one.shown(stored, "GET /p/7") == changed
+    await (await one.send("POST /me/delete")).answer(303, b"", (*person, (b"Location", b"/")))
+    assert await one.counts() == (0, 0, 0)
+    assert one.idle
 
 
 async def test_an_id_in_a_header_field_names_the_record_both_ways():
