@@ -260,11 +260,11 @@ class AnswerScan:
         request: Request | None,
         writes: Sequence[StagedWrite],
         search: SearchTokens | None,
-        again: int | None = None,
+        form: int | None = None,
     ) -> None:
-        """``again``: when it was sent, if the answer may be a form that is shown again."""
+        """``form``: when it was sent, if the answer may be a form that is shown again."""
         self._joined, self._request, self._writes = joined, request, writes
-        self._search, self._again = search, again
+        self._search, self._form = search, form
         self.revealed = False  #: whether anything stored was restored
 
     async def restored(self, answer: Response, keys: Sequence[str], page: int | None) -> Response:
@@ -319,27 +319,22 @@ class AnswerScan:
                 edits = await self._in_elements(answer, keys, page)
                 taken = [(start, end) for start, end, _ in edits]
             likely = await run_in_thread(long, restore.untouched, likely, taken)
-            unknown = {
-                item.text: None
-                for item in likely
-                if item.text not in meant and item.text not in tokens.returned
-            }
+            others = (item.text for item in likely if item.text not in meant)
+            unknown = dict.fromkeys(text for text in others if text not in tokens.returned)
             if unknown and page is not None and not bound:
                 values.update(await self._of_anybody(unknown, answer.status, page))
             elif unknown and not withheld:
                 more, home = await self._of_record(tokens, keys, unknown, page)
                 stored.update(more)
-                if self._again is not None and kind is EscapingKinds.HTML:
-                    rest = dict.fromkeys(text for text in unknown if text not in stored)
-                    values.update(await self._of_anybody(rest, answer.status, self._again))
+                form = self._form if kind is EscapingKinds.HTML else None
+                values.update(await self._of_anybody({*unknown} - {*more}, answer.status, form))
                 if home is not None and elements:
                     edits = await self._in_elements(answer, keys, page, home)
                     taken = [(start, end) for start, end, _ in edits]
                     likely = restore.untouched(likely, taken)
                 if page is not None:
                     look = partial(with_respelled, (kind, body, wide))
-                    own = stored.keys() | values.keys()
-                    likely = await run_in_thread(long, look, likely, own, taken)
+                    likely = await run_in_thread(long, look, likely, {*stored, *values}, taken)
             unsent = stored.keys() - values.keys()
             quoted = {item.text: stored[item.text] for item in likely if item.text in unsent}
             await self._quote(answer.status, quoted, values)
@@ -393,10 +388,10 @@ class AnswerScan:
         return {**unnamed, **tokens.certain(more)}, home
 
     async def _of_anybody(
-        self, unknown: Mapping[str, None], status: int, page: int
+        self, unknown: SizedCollection[str], status: int, page: int | None
     ) -> Mapping[str, Value]:
         """The values of tokens in a page, without those that the caller wrote itself."""
-        if self._request is None:
+        if self._request is None or page is None:
             return {}
         sought = self._search.values if self._search is not None else ()
         values = await of_anybody(self._joined, self._request, unknown, (status, page), sought)

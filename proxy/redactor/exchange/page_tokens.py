@@ -58,7 +58,7 @@ class Elements(NamedTuple):
 async def of_anybody(
     joined: BoundOperation,
     request: Request,
-    tokens: Mapping[str, None],
+    tokens: Iterable[str],
     at: tuple[int, int],
     sought: Collection[tuple[str, str]] = (),
 ) -> Mapping[str, Value]:

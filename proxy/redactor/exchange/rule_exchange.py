@@ -237,9 +237,9 @@ class RuleExchange:
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)
             await self._audit(outcome, answer.status)
-            shown = rule.restore is Restore.ANYWHERE and answer.status < 300
-            again = self.began if shown and outcome is Outcome.REFUSED else None
-            scan = AnswerScan(self._joined, self._request, self._writes, self._search, again)
+            anybody = rule.restore is Restore.ANYWHERE and answer.status < 300
+            form = self.began if anybody and outcome is Outcome.REFUSED else None
+            scan = AnswerScan(self._joined, self._request, self._writes, self._search, form)
             page = self.began if outcome is _TAKEN else None
             restored = await scan.restored(answer, self._keys(), page)
             self._shows = scan.revealed

@@ -130,10 +130,14 @@ OWN = (  # of whoever is signed in: no request says which record it is about
     *HEADED[:1],
     '{match: "GET /p/{id}", read: p}',
     "{match: PATCH /me, create: p, response: {id: $.id}}",
-    '{match: POST /me, create: p, request: {form: {name: name, email: email}}, '
-    'response: {id: "header X-Person {id}", success: [303]}}',
-    '{match: POST /me/delete, delete: p, response: {id: "header X-Person {id}", '
-    "success: {status: 303, location: /}}}",
+    (
+        "{match: POST /me, create: p, request: {form: {name: name, email: email}}, "
+        'response: {id: "header X-Person {id}", success: [303]}}'
+    ),
+    (
+        '{match: POST /me/delete, delete: p, response: {id: "header X-Person {id}", '
+        "success: {status: 303, location: /}}}"
+    ),
 )
 
 
