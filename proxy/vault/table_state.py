@@ -56,15 +56,15 @@ class Retired:
             self._drop(self._order.popleft()[1])
 
     def since(self, rid: int, began: int) -> Iterator[Row]:
-        """The versions of a record that were replaced after an instant, the newest first."""
+        """The versions of a record that were replaced since an instant, the newest first."""
         for at, row in reversed(self._rows.get(rid, ())):
-            if at <= began:
+            if at < began:
                 return
             yield row
 
     def lately(self, began: int) -> Iterable[int]:
-        """The records with a version that was replaced after an instant, the latest first."""
-        since = takewhile(lambda one: one[0] > began, reversed(self._order))
+        """The records with a version that was replaced since an instant, the latest first."""
+        since = takewhile(lambda one: one[0] >= began, reversed(self._order))
         return dict.fromkeys(rid for _, rid in since)
 
     def join(self, rid: int, home: int) -> None:
@@ -219,11 +219,11 @@ class TableState:
 
     def before(self, instant: int, now: int) -> int:
         """An instant that was before that one by the clock of any replica; 0 where the clock was
-        set back since, for nobody knows then what was before.
+        set back since, for nobody knows then what was before. Within a millisecond nobody knows.
         """
         if instant > now:
             return 0
-        return instant if self.replicas is None else instant - self.replicas.margin
+        return instant - 1 - (0 if self.replicas is None else self.replicas.margin)
 
     def end(self, key: bytes, now: int) -> None:
         """The application has deleted the record with this id."""

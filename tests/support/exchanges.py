@@ -159,7 +159,11 @@ class Desk:
         headers: RawHeaders | None = None,
         view: View | None = None,
     ) -> Call:
-        """Redact a request such as ``POST /p``; what is no bytes is sent as JSON."""
+        """Redact a request such as ``POST /p``; what is no bytes is sent as JSON.
+
+        It begins a millisecond after all that was answered.
+        """
+        self.clock.advance(1)
         method, _, target = match.partition(" ")
         raw = written(body)
         request = Request(method, target.encode("latin-1"), headers_of(raw, headers), raw)

@@ -207,7 +207,7 @@ async def _bind(
         for write, key in pairs:
             write.key = key
         own = {write.rid: write for write, _ in pairs}
-        join = Displacement(lambda one: _shown_by([one], answer[2])[0], writing.hold, own)
+        join = Displacement(lambda rid: _shown_by([own[rid]], answer[2])[0], own, writing.hold)
         await writing.settle(bind, pairs, join)
     if any(write.displaces for write, _ in pairs):
         writing.notices.displaced()

@@ -17,6 +17,7 @@ from proxy.storage.changes import (
     Change,
     Insert,
     Release,
+    StageRow,
     Underway,
 )
 from proxy.storage.rows import SEEN_IN_PAGE, Past, Row, RowState, Staged, StagedKind
@@ -146,7 +147,12 @@ def binding_of(collection: Collection, write: StagedWrite, key: str) -> list[Cha
     now = collection.clock()
     one = Bind(write.rid, collection.key_hash(key), write.sealer.key(key, now), now)
     state = collection.state
-    if type(one.key) is bytes and not state.gone and one.key not in state.named:  # nearly always
+    if (  # nearly always
+        type(one.key) is bytes
+        and not state.gone
+        and one.key not in state.named
+        and one.key not in state.ended
+    ):
         if len(state.in_flight) > 1:
             if len(state.named) < _MOST_GONE:  # nearly always, and as ``_remember`` does then
                 state.named[one.key] = write.rid, write.salt, collection.context.sequence.at(now)
@@ -167,7 +173,7 @@ def decided(
     changes: list[Change] = []
     twice: dict[int, bytes] = {}  #: records without a name that are another's, too
     overtaken = 0
-    gone, named = collection.state.gone, collection.state.named
+    gone, named, ended = collection.state.gone, collection.state.named, collection.state.ended
     last = {binding.key: binding.rid for binding in binds} if len(binds) > 1 else {}
     for binding in binds:
         own = binding.rid
@@ -185,6 +191,8 @@ def decided(
             twice[rid], twins[rid] = salt, own
             changes.append(releasing(collection, rid, salt, Release(binding.key, own, binding.at)))
         changes.append(binding)
+        if ended and _may_be_deleted(collection, binding):
+            changes.append(_delete_in_doubt(collection, binding, salts[own]))
     for rid, salt in twice.items():
         changes.append(accepting(collection, rid, salt, binds[0].at))
     if collection.state.replicas is not None:
@@ -194,14 +202,28 @@ def decided(
     return changes, overtaken, twins
 
 
-async def displacing(
-    collection: Collection, names: Sequence[tuple[bytes, int]], *, for_good: bool = False
-) -> list[Change]:
+def _may_be_deleted(collection: Collection, binding: Bind) -> bool:
+    """Whether another record with this key was deleted while this one was being created: the
+    application may have deleted both, or given the id again.
+    """
+    ended, since = collection.state.ended, collection.context.sequence.issued_at(binding.rid)
+    return any(ended.get(one, -1) >= since for one in either((binding.key,)))
+
+
+def _delete_in_doubt(collection: Collection, binding: Bind, salt: bytes) -> StageRow:
+    """Puts a delete of a record in doubt that gets its key: an answer decides."""
+    collection.state.deletes = True
+    sid, now = collection.context.sequence(), binding.at
+    one = Staged(sid, binding.rid, StagedKind.DELETE, now, now, True, b"")
+    return StageRow(collection.sealer.record(binding.rid, salt).staged(one, None))
+
+
+async def displacing(collection: Collection, names: Sequence[tuple[bytes, int]]) -> list[Change]:
     """Return the changes that take these keys from other records.
 
     ``names`` are (key, new holder). The displaced version goes into the history of the key, unless
-    it is in that of a key that its record lost before. ``for_good``: the record stays, without a
-    key, for nothing tells that the application has it no more.
+    it is in that of a key that its record lost before. The record stays, without a key, for nothing
+    tells that the application has it no more.
     """
     now, others = collection.clock(), dict(names)
     rows = await collection.store.by_keys(collection.table, list(others))
@@ -216,8 +238,7 @@ async def displacing(
             if (row.rid, row.version) not in {(one.rid, one.version) for one in past}:
                 changes.append(AddVersion(Past(row.rid, row.version, key, at, row.salt, row.body)))
         changes.append(releasing(collection, row.rid, row.salt, Release(key, others[key], now)))
-        if for_good:
-            changes.append(accepting(collection, row.rid, row.salt, now))
+        changes.append(accepting(collection, row.rid, row.salt, now))
     return changes
 
 
@@ -304,3 +325,33 @@ async def accept(collection: Collection, writes: Sequence[StagedWrite]) -> None:
     changes = [accepting(collection, item.rid, item.salt, now) for item in writes]
     await finish(collection, writes, changes)
     collection.observe("nameless", len(writes))
+
+
+async def accept_open(
+    collection: Collection, writes: Sequence[StagedWrite], binds: Sequence[Bind]
+) -> None:
+    """Store records without a key for good, as others got their keys again and again.
+
+    An answer that shows them decides. The application has accepted them, and no caller may be told
+    otherwise.
+    """
+    salts, now = {one.rid: one.salt for one in writes}, collection.clock()
+    rows = await collection.store.rows(collection.table, [one.rid for one in binds])
+    changes = [
+        accepting(collection, one.rid, salts[one.rid], now)
+        for one in binds
+        if (row := rows.get(one.rid)) is not None and row.key is None
+    ]
+    await finish(collection, writes, changes)
+    collection.observe("nameless", len(changes))
+
+
+async def still_open(collection: Collection, binds: Sequence[Bind]) -> list[Bind]:
+    """Return the bindings whose record still exists and has no other key."""
+    rows = await collection.store.rows(collection.table, [one.rid for one in binds])
+    return [
+        one
+        for one in binds
+        if (row := rows.get(one.rid)) is not None
+        and (row.key is None or row.key in either((one.key,)))
+    ]

@@ -7,12 +7,11 @@ deleted its record by themselves. The record before becomes a version of the new
 shows its tokens makes those values live, and a delete ends both.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.crypto.prf import either
 from proxy.offload import busy, give_way
 from proxy.storage.changes import (
     Bind,
@@ -41,19 +40,19 @@ from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import (
     BIND_STRIDE,
     StagedWrite,
-    accepting,
+    accept_open,
     decided,
     displacing,
-    finish,
     forget_staged,
     is_over,
+    still_open,
 )
 from proxy.vault.proxied.merge_duplicates import renumbered, telling_hashes
 from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
 from proxy.vault.proxied.promotion import rebase
 
 #: Versions in doubt with which a record is still joined: each create opens and judges all of them.
-_MOST_VERSIONS: Final = 9
+_MOST_VERSIONS: Final = 31
 
 
 #: How often names are given again where other records get them meanwhile.
@@ -61,6 +60,10 @@ _TRIES: Final = 8
 
 #: Records that lose their ids, each with the one that gets it.
 _Twins = dict[int, int]
+
+
+async def _waiting(_: Sequence[bytes]) -> None:
+    """They wait already."""
 
 
 class Displacement(NamedTuple):
@@ -73,10 +76,10 @@ class Displacement(NamedTuple):
 
     #: of a record of the exchange the tokens by field that the answer shows: they tell which of two
     #: values is live
-    tokens_of: Callable[[StagedWrite], Mapping[str, tuple[str, ...]]]
+    tokens_of: Callable[[int], Mapping[str, tuple[str, ...]]]
+    own: Container[int]  #: the records of the exchange
     #: makes other writers of these records wait
-    hold: Callable[[Sequence[bytes]], Awaitable[None]]
-    own: Mapping[int, StagedWrite]  #: the records of the exchange
+    hold: Callable[[Sequence[bytes]], Awaitable[None]] = _waiting
 
     async def changes(
         self, collection: Collection, twins: _Twins
@@ -94,9 +97,8 @@ class Displacement(NamedTuple):
                 continue
             if await collection.store.files(collection.table, [before.row.rid]):
                 continue
-            own = self.own.get(home.row.rid) or self.own[before.row.rid]
-            texts = self.tokens_of(own)
             fresh = home.row.rid in self.own
+            texts = self.tokens_of(pair[1] if fresh else pair[0])
             joined[pair] = joining(collection, before, home, texts, fresh=fresh)
         return joined
 
@@ -127,7 +129,7 @@ async def bind(
         if await naming.attempt():
             break
         if naming.stuck or attempt == _TRIES - 1:
-            await _unnamed(collection, [write for write, _ in pairs], naming.open)
+            await accept_open(collection, [write for write, _ in pairs], naming.open)
             return
     writes = [write for write, _ in pairs]
     forget_staged(collection, writes)
@@ -142,6 +144,42 @@ async def bind(
             collection.observe(event, count)
     if taken:
         collection.observe("displaced", len(taken))
+
+
+async def bind_shown(
+    collection: Collection,
+    changes: Sequence[Change],
+    one: Bind,
+    texts: Mapping[str, tuple[str, ...]],
+) -> bool:
+    """Commit changes by an answer that shows a record without a name under an id: it gets that.
+
+    A record that has the id joins it, as above; what else was to be changed waits for the next
+    answer then. While another request changes that one, all of it does. Return whether all is done.
+    """
+    locks, twins, joins = collection.state.locks, dict[int, int](), list[Change]()
+    held = await collection.store.by_keys(collection.table, [one.key])
+    if held and not await locks.attempt(one.key):
+        return False
+    try:
+        if held:
+            displaced = await displacing(collection, [(one.key, one.rid)])
+            twins = {of.holder or 0: one.rid for of in displaced if isinstance(of, Release)}
+            joined = await Displacement(lambda _: texts, (one.rid,)).changes(collection, twins)
+            joins = [of for some in joined.values() for of in some]
+            changes = [*displaced, one, *joins]
+        await collection.store.commit(collection.table, changes)
+    except Conflict:
+        return False  # another request settled it meanwhile; the next answer shows the rest
+    finally:
+        if held:
+            locks.release((one.key,))
+    for pair in twins.items() if joins else ():
+        collection.state.retired.join(*pair)
+    for event, count in (("reconciled", 1), ("displaced", len(twins))):
+        if count:
+            collection.observe(event, count)
+    return not twins
 
 
 async def _bindings(
@@ -189,7 +227,7 @@ class _Naming:
             await collection.store.commit(collection.table, [*self.displaced, *changes, *joins])
         except Conflict:
             before, self._joined = len(self.open), {}
-            self.open = await _open(collection, self.open)
+            self.open = await still_open(collection, self.open)
             left = set(self.open)
             await self._displace([one for one in changes if one in left])
             self.stuck = not self.displaced and len(self.open) == before
@@ -202,41 +240,11 @@ class _Naming:
     async def _displace(self, changes: Sequence[Change]) -> None:
         """Find out who has the names by now."""
         names = [(one.key, one.rid) for one in changes if isinstance(one, Bind)]
-        self.displaced = await displacing(self._collection, names, for_good=True)
+        self.displaced = await displacing(self._collection, names)
         self.twins |= self._displaced_by()
 
     def _displaced_by(self) -> _Twins:
         return {one.holder or 0: one.rid for one in self.displaced if isinstance(one, Release)}
-
-
-async def _unnamed(
-    collection: Collection, writes: Sequence[StagedWrite], binds: Sequence[Bind]
-) -> None:
-    """Store records without a key for good, as others got their keys again and again.
-
-    An answer that shows them decides. The application has accepted them, and no caller may be told
-    otherwise.
-    """
-    salts, now = {one.rid: one.salt for one in writes}, collection.clock()
-    rows = await collection.store.rows(collection.table, [one.rid for one in binds])
-    changes = [
-        accepting(collection, one.rid, salts[one.rid], now)
-        for one in binds
-        if (row := rows.get(one.rid)) is not None and row.key is None
-    ]
-    await finish(collection, writes, changes)
-    collection.observe("nameless", len(changes))
-
-
-async def _open(collection: Collection, binds: Sequence[Bind]) -> list[Bind]:
-    """Return the bindings whose record still exists and has no other key."""
-    rows = await collection.store.rows(collection.table, [one.rid for one in binds])
-    return [
-        one
-        for one in binds
-        if (row := rows.get(one.rid)) is not None
-        and (row.key is None or row.key in either((one.key,)))
-    ]
 
 
 def joining(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from proxy.crypto.prf import either
 from proxy.offload import STRIDE, busy, give_way
-from proxy.storage.changes import Bind, Change, Conflict, Release, Replace, StageRow, Unstage
+from proxy.storage.changes import Bind, Change, Conflict, Replace, StageRow, Unstage
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.vault.body import (
     RecordBody,
@@ -31,8 +31,9 @@ from proxy.vault.body import (
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import keeping
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import displacing, is_over, is_promised, is_unsure_mark, removes
+from proxy.vault.proxied.binding import is_over, is_promised, is_unsure_mark, removes
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
+from proxy.vault.proxied.naming import bind_shown
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
 
@@ -66,7 +67,13 @@ async def reconcile_objects(
         if not outcome.changes:
             continue
         decided.add(row.row.rid)
-        if await commit_settlement(collection, row.row, outcome):
+        first = outcome.changes[0]
+        if isinstance(first, Bind):
+            texts = {name: tuple(of) for name, of in _texts_by_field(item).items()}
+            done = await bind_shown(collection, outcome.changes, first, texts)
+        else:
+            done = await commit_settlement(collection, row.row, outcome)
+        if done:
             row.live = outcome.live
     return undecided
 
@@ -117,10 +124,6 @@ async def commit_settlement(collection: Collection, row: Row, outcome: Settlemen
     try:
         if locked:  # else the record is being changed: the entries stay, and resolve to nothing
             changes.extend(await unneeded(collection, row, settled, left) or ())
-        names = [(change.key, change.rid) for change in changes if isinstance(change, Bind)]
-        if names and (displaced := await displacing(collection, names)):
-            changes[:0] = displaced
-            collection.observe("displaced", sum(type(one) is Release for one in displaced))
         await collection.store.commit(collection.table, changes)
     except Conflict:
         return False  # another request settled it meanwhile; the next answer shows the rest

@@ -130,6 +130,7 @@ async def test_what_is_shown_leaves_a_mark_in_doubt_for_a_bin_shows_it_too() -> 
     await promote(bench.people, held, {})
     forget_staged(bench.people, [held])
     await doubt(bench.people, await stage_deletes(bench.people, ["17"], DAY), answered=True)
+    bench.clock.advance(1)
     shown = [AnswerObject("17", (("name", token(held, "name")),))]
     revealed = await reveal_objects(bench.people, shown)
     await reconcile_objects(bench.people, shown, revealed, bench.clock())

@@ -197,14 +197,16 @@ async def test_a_same_value_token_names_a_record_only_where_it_has_nothing_bette
     assert (await bench.people.by_key(["17"]))["17"].rid == bare.rid
 
 
-async def test_a_name_that_passed_on_to_a_new_record_leaves_the_old_one() -> None:
+async def test_a_name_that_passed_on_to_a_new_record_leaves_the_old_one_as_a_version() -> None:
     bench = await make_bench()
     old = await change(bench, "17", name="Old", email="old@example.com")
     new = await lost_create(bench)
     await show(bench, "17", *all_of(new))
     assert (await bench.people.by_key(["17"]))["17"].rid == new.rid
-    assert await states(bench) == (2, 1, 0)
+    assert await states(bench) == (1, 0, 1)
     assert await show(bench, None, ("name", token(old, "name"))) == ["Old"]
+    await show(bench, "17", *all_of(new))
+    assert await states(bench) == (1, 0, 0)
 
 
 async def test_a_newer_record_without_a_name_is_joined_where_the_object_shows_both() -> None:

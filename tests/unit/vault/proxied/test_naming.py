@@ -164,11 +164,11 @@ async def test_of_values_with_one_token_the_answer_as_a_whole_tells_which_is_liv
 
 async def test_creates_answered_with_one_id_over_and_over_keep_each_value_in_few_versions():
     one = await desk("current")
-    sent = [(await again(one, {**ANN, "name": f"Ann {number}"}))[0] for number in range(25)]
-    assert (await one.people.by_key(["1"]))["1"].staged <= 10
+    sent = [(await again(one, {**ANN, "name": f"Ann {number}"}))[0] for number in range(75)]
+    assert (await one.people.by_key(["1"]))["1"].staged <= 32
     listed = [{"id": 1, "name": body["name"]} for body in sent]
     names = [(await one.shown([item], "GET /p"))[0]["name"] for item in listed]
-    assert names == [f"Ann {number}" for number in range(25)]
+    assert names == [f"Ann {number}" for number in range(75)]
 
 
 async def test_a_create_waits_for_an_update_of_the_record_whose_id_it_gets():
@@ -231,3 +231,79 @@ async def test_an_update_that_overtook_the_answer_of_its_create_keeps_its_values
         assert seen == {"id": 1, **ANN, "name": "Ann Alm", "email": "alm@example.se"}
         await later(one)
     assert (await one.counts())[0] == 1
+
+
+@table("word", ["current", "keep"])
+@table("held", [0, 7, 20])
+async def test_creates_answered_with_one_id_at_once_are_one_record(word, held):
+    one = await desk(word)
+    await one.create(ANN)
+    bodies = [{**ANN, "name": f"Ann {number}"} for number in range(21)]
+    calls = [await one.send("POST /p", body) for body in bodies]
+    await asyncio.gather(*(call.answer(201, {"id": 1, **call.json}) for call in calls))
+    assert (await one.counts())[0] == 1
+    assert await one.shown({"id": 1, **calls[held].json}) == {"id": 1, **bodies[held]}
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+
+
+async def lost(one: Desk, body):
+    """What the application was sent in a create whose answer got lost."""
+    call = await one.send("POST /p", body)
+    await call.exchange.failed(True)
+    return call.json
+
+
+@table("word", ["current", "keep"])
+async def test_an_upsert_whose_answer_got_lost_keeps_what_it_did_not_name(word):
+    """A list shows a part of it, with nothing of the record before."""
+    one = await desk(word)
+    held = {**await one.create(ANN), **await lost(one, ANNA)}
+    part = [{"id": 1, "name": held["name"]}]
+    for _ in range(2):
+        assert await one.shown(part, "GET /p") == [{"id": 1, "name": "Anna Ek"}]
+        assert (await one.counts())[:2] == (1, 0)
+        await later(one)
+    for _ in range(2):
+        assert await one.shown(held) == {"id": 1, **ANN, **ANNA}
+        await later(one)
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+
+
+async def test_an_answer_gives_no_name_while_another_request_changes_its_record():
+    one = await desk("current")
+    held = {**await one.create(ANN), **await lost(one, ANNA)}
+    update = await one.send("PATCH /p/1", {"born": "1951-01-01"})
+    part = [{"id": 1, "name": held["name"]}]
+    assert await one.shown(part, "GET /p") == [{"id": 1, "name": "Anna Ek"}]
+    held |= update.json
+    wanted = {"id": 1, **ANN, **ANNA, "born": "1951-01-01"}
+    assert await update.seen(200, held) == wanted
+    for _ in range(2):
+        assert await one.shown(held) == wanted
+        assert (await one.counts())[:2] == (1, 0)
+        await later(one)
+    assert one.idle
+
+
+@table("shows", ["nothing", "404", "itself"])
+async def test_a_delete_of_its_id_leaves_a_create_in_doubt(shows):
+    """Nobody knows whether the application deleted both, or gave the id again."""
+    one = await desk("current")
+    await one.create(ANN)
+    call = await one.send("POST /p", ANNA)
+    await (await one.send("DELETE /p/1")).answer(204)
+    held = {"id": 1, **call.json}
+    assert await call.seen(201, held) == {"id": 1, **ANNA}
+    assert await one.counts() == (1, 0, 1)
+    if shows == "404":
+        await (await one.send("GET /p/1")).answer(404, {"error": "not found"})
+        assert await one.counts() == (0, 0, 0)
+        return
+    for _ in range(2):
+        if shows == "itself":
+            assert await one.shown(held) == {"id": 1, **ANNA}
+            assert await one.counts() == (1, 0, 0)
+        await later(one)
+    assert await one.shown(held) == {"id": 1, **ANNA}

@@ -1,4 +1,5 @@
 from proxy.storage.rows import RowState
+from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE, StagedWrite, forget_staged
 from proxy.vault.proxied.deletes import deleted, reconcile_gone
 from proxy.vault.proxied.naming import bind
@@ -6,6 +7,8 @@ from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_deletes, stage_updates
+from tests.support.exchanges import desk
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, token
 
 
@@ -21,6 +24,7 @@ async def show(
     bench: Bench, key: str | None, began: int | None = None, **tokens: str
 ) -> list[str | None]:
     """An answer with this object arrives; the values that its caller sees."""
+    bench.clock.advance(1)
     shown = [AnswerObject(key, tuple(tokens.items()))]
     revealed = await reveal_objects(bench.people, shown)
     await reconcile_objects(
@@ -184,6 +188,7 @@ async def test_a_delete_in_doubt_is_settled_by_a_404_and_undone_by_a_showing() -
         if answer == "shown":
             assert await show(bench, "17", name=token(held, "name")) == ["Ann"]
             assert await states(bench) == (1, 0, 0)
+    bench.clock.advance(1)
     await reconcile_gone(bench.people, ["17"], bench.clock())
     assert await states(bench) == (0, 0, 0)
 
@@ -232,3 +237,29 @@ async def test_an_answer_that_was_asked_for_before_the_last_update_promotes_noth
     await promote(bench.people, back, {})
     assert await show(bench, "17", asked, name=token(new, "name")) == ["Anna"]
     assert await show(bench, "17", name=token(back, "name")) == ["Ann"]
+
+
+@table("keeps_new", [True, False])
+async def test_a_read_that_began_in_the_millisecond_of_a_doubt_decides_nothing(keeps_new):
+    """It may have been answered before the request whose outcome is in doubt was carried out."""
+    one = await desk()
+    before = await one.create({"name": "Ann Ek", "born": "1950-05-05"})
+    update = await one.send("PATCH /p/1", {"name": "Ann Alm"})
+    read = await one.send("GET /p/1")
+    await update.answer(500, {"error": "late"})
+    after = {**before, **update.json}
+    first, then = (before, after) if keeps_new else (after, before)
+    names = {before["name"]: "Ann Ek", after["name"]: "Ann Alm"}
+    assert (await read.seen(200, first))["name"] == names[first["name"]]
+    for _ in range(2):
+        assert (await one.shown(then))["name"] == names[then["name"]]
+        await reap(one.people, 0)
+
+
+async def test_a_read_that_began_in_the_millisecond_of_a_change_shows_what_that_replaced():
+    one = await desk()
+    before = await one.create({"name": "Ann Ek"})
+    update = await one.send("PATCH /p/1", {"name": "Ann Alm"})
+    read = await one.send("GET /p/1")
+    await update.answer(200, {**before, **update.json})
+    assert (await read.seen(200, before))["name"] == "Ann Ek"
