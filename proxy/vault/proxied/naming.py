@@ -158,11 +158,11 @@ async def bind_shown(
     answer then. While another request changes that one, all of it does. Return whether all is done.
     """
     locks, twins, joins = collection.state.locks, dict[int, int](), list[Change]()
-    held = await collection.store.by_keys(collection.table, [one.key])
-    if held and not await locks.attempt(one.key):
+    holders = await collection.store.by_keys(collection.table, [one.key])
+    if holders and not await locks.attempt(one.key):
         return False
     try:
-        if held:
+        if holders:
             displaced = await displacing(collection, [(one.key, one.rid)])
             twins = {of.holder or 0: one.rid for of in displaced if isinstance(of, Release)}
             joined = await Displacement(lambda _: texts, (one.rid,)).changes(collection, twins)
@@ -172,7 +172,7 @@ async def bind_shown(
     except Conflict:
         return False  # another request settled it meanwhile; the next answer shows the rest
     finally:
-        if held:
+        if holders:
             locks.release((one.key,))
     for pair in twins.items() if joins else ():
         collection.state.retired.join(*pair)
