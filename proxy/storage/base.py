@@ -244,7 +244,9 @@ class Store(Protocol):
         """Ids of rows whose ``expires_at`` is at or before ``now``, at most ``limit``."""
 
     async def count(self, table: str) -> tuple[int, int, int]:
-        """(rows, of them PENDING, staged changes); may be a cheap, slightly old answer."""
+        """(rows, of them PENDING, staged changes), marks of erased records left out; may be a
+        cheap, slightly old answer.
+        """
 
     async def select(self, table: str, query: Select) -> RowPage:
         """The live rows that match, in order. May take long, without blocking the event loop."""

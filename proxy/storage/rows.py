@@ -55,6 +55,10 @@ class RowState(enum.IntEnum):
     PENDING = 1
 
 
+#: When the mark of an erased record was updated: later than any, so that nothing settles it.
+ERASED_AT = 1 << 52
+
+
 class Row(NamedTuple):
     """A sealed row. Instants are milliseconds since the epoch.
 

@@ -14,12 +14,12 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.offload import SMALL, STRIDE, busy, give_way, in_thread, strides
 from proxy.storage.base import Store
-from proxy.storage.rows import ColumnValue, Row, RowState, Staged
+from proxy.storage.rows import ERASED_AT, ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.normalize import normalizer
 from proxy.vault.body import NO_VALUES, TOKEN_OF, RecordBody, TokenizedFields
 from proxy.vault.earlier_tokens import EarlierTokens, TokenizedField, findable, speller, token_form
-from proxy.vault.earlier_values import keeping
+from proxy.vault.earlier_values import RECORD_ID, keeping
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.part_index import CollectedParts
 from proxy.vault.schema_store import Placed
@@ -121,7 +121,7 @@ class Collection:
         spelling = speller(self.tokenizers, kinds, region)
         self.respelled, self.respells, self.compared = spelling
         self._token_hashers: dict[str, FieldHasher] = {
-            name: keyset.hasher("token", self.name, name) for name in recipe.shapes
+            name: keyset.hasher("token", self.name, name) for name in (RECORD_ID, *recipe.shapes)
         }
         self.indexed = [
             (name, tokenizer.indexed, self._token_hashers[name], tokenizer.same)
@@ -278,8 +278,7 @@ class Collection:
         rid, salt, version, created = row.rid, row.salt, row.version + 1, row.created_at
         expires = None if self.expires is None else now + self.expires
         expires = content.end(row.expires_at, expires) if content.deleted else expires
-        cells = self.cells(content)
-        binding = self.state.columns.bind(created, now, expires, cells)
+        binding = self.state.columns.bind(created, now, expires, cells := self.cells(content))
         sealer = sealer or self.sealer.record(rid, salt)
         body = sealer.body(content, version, binding)
         return Row(*row[:4], version, created, now, expires, salt, body, cells, row.staged)
@@ -297,9 +296,10 @@ class Collection:
                 yield self.sealer.open(row).within(live if self.state.replicas else None)
 
     def alive(self, row: Row) -> bool:
-        """Whether the row has not expired; an expired one is never answered, swept or not."""
+        """Whether the row has not expired and is no mark (``erasure``): neither is answered."""
         try:
-            return row.expires_at is None or row.expires_at > self.clock()
+            end = row.expires_at
+            return end is None or (end > self.clock() and row.updated_at < ERASED_AT)
         except TypeError:  # a foreign program wrote a text there: the row does not open
             return True
 

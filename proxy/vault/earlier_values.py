@@ -18,6 +18,8 @@ from proxy.vault.body import NO_VALUES, RecordBody, TokenizedFields, TokenizedVa
 
 #: Values of one field that are kept of earlier versions, and characters of all of a record.
 MOST_VALUES, MOST_TEXT = 1_000, 4 * 1024 * 1024
+#: The field of a record's id among the tokens of an erased one (``erasure``); no rule can name it.
+RECORD_ID = ""
 #: How often a token is made where another value of the record has it.
 _TRIES = 64
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -14,6 +14,7 @@ from proxy.clock import Clock
 from proxy.crypto.prf import either
 from proxy.storage.base import SLOTS, Replicas
 from proxy.storage.rows import Row
+from proxy.tokenization.base import Tokenizer
 from proxy.vault.locks import RecordLocks, SharedLocks
 from proxy.vault.open_columns import OpenColumns
 
@@ -171,7 +172,7 @@ class TableState:
     #: when: one of the others may turn out to be the same.
     named: dict[bytes, tuple[int, bytes, int]] = field(default_factory=dict)
     #: entities of rule files whose records stand among those of the table's schema
-    hosted: set[str] = field(default_factory=set)
+    hosted: dict[str, Mapping[str, Tokenizer]] = field(default_factory=dict)
     #: hashes of ids that were deleted lately, and when: answers that were asked for before are no
     #: proof of records with these ids
     ended: dict[bytes, int] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from proxy.storage.changes import (
     StageRow,
     Unstage,
 )
-from proxy.storage.rows import RowState, StagedKind
+from proxy.storage.rows import ERASED_AT, RowState, StagedKind
 from tests.support.postgres import fresh_address
 from tests.support.rows import EMPTY, TABLE, h, insert, live, row, staged
 from tests.support.table import table
@@ -503,6 +503,18 @@ async def test_the_last_of_several_changes_to_one_row_wins_in_any_order(
     await store.commit(TABLE, [changes[place] for place in order])
     last = max((order.index(0), 111), (order.index(1), 222))[1]
     assert (await store.rows(TABLE, [1]))[1].updated_at == last
+
+
+async def test_marks_of_erased_records_are_in_no_count_and_settle_never(store: Store) -> None:
+    mark = row(3)._replace(updated_at=ERASED_AT)
+    await store.commit(TABLE, [Insert(live(1, "a")), insert(2), Insert(mark, (h("t"),))])
+    assert await store.count(TABLE) == (2, 1, 0)
+    pending, _ = await store.unsettled(TABLE, ERASED_AT, 10)
+    assert [one.rid for one in pending] == [2]
+    assert await store.by_tokens(TABLE, [h("t")]) == {h("t"): (3,)}
+    assert await store.scan(TABLE, 2, 10) == [mark]
+    await store.commit(TABLE, [Remove(3)])
+    assert await store.count(TABLE) == (2, 1, 0)
 
 
 async def test_an_empty_commit_does_nothing(store: Store) -> None:

@@ -16,6 +16,7 @@ from tests.e2e.test_entity_tags import Content
 from tests.e2e.test_kept_rules import Vault, domicile, installed
 from tests.support.application import Misbehaviour
 from tests.support.people import ANN, rules
+from tests.support.rawhttp import Wire
 from tests.support.rawserver import RawServer
 
 PEOPLE = "/api/models/person"
@@ -102,6 +103,87 @@ async def test_a_field_that_is_taken_away_is_shown_empty(office: tuple[World, Va
     assert (await vault.ask("POST", f"{PEOPLE}/find", {"filter": {"email": ANN["email"]}}))[1][
         "data"
     ] == []
+
+
+class Restorer(Content):
+    """Whatever is asked for, it is what is stored, of the type that the path ends with."""
+
+    async def __call__(self, wire: Wire, server: RawServer) -> None:
+        while True:
+            kind = (await server.read(wire)).head.split()[1].rpartition(b".")[2]
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/%b\r\nContent-Length: %d\r\n\r\n"
+            await wire.send(head % (kind, len(self.stored)) + self.stored)
+
+
+#: A page about a record, and an export, with tokens; and the same without values.
+EMPTY = {
+    "/cards/{id}/page.html": ("<b id=born>{born}</b>, {name}", "<b id=born></b>, "),
+    "/export.csv": ("ID,Born,Name,Card\r\n{id},{born},{name},{card}\r\n", "ID,Born,Name,Card\r\n{id},,,\r\n"),
+}  # fmt: skip
+PAGES = """\
+  - match: "GET /cards/{id}/page.html"
+    read: person
+    id: path id
+    response: {restore: html, form: {born: born, phone: phone, pin: pin}}
+  - match: GET /export.csv
+    read: person
+    response: {restore: csv, columns: {Born: born, Name: name, Card: card}, id: column ID}
+"""
+
+
+@pytest.mark.parametrize("ending", ["DELETE", "person erase"])
+async def test_what_is_left_of_a_deleted_record_in_the_application_shows_no_value(
+    office: tuple[World, Vault], ending: str
+) -> None:
+    world, vault = office
+    ann = await world.call("POST", "/people", 201, json={**ANN, "pin": "1234"})
+    bob = await world.call("POST", "/people", 201, json={**ANN, "name": "Bob"})
+    path, tokens = f"/people/{ann['id']}", world.application.records[ann["id"]]
+    if ending == "DELETE":
+        assert (await vault.ask("DELETE", f"{PEOPLE}/{ann['id']}"))[0] == 204
+    else:
+        status, found = await vault.ask("POST", "/api/persons/erase", {"value": ANN["name"]})
+        assert (status, [one["erased"] for one in found["data"]]) == (200, [True])
+    await world.instance.kill()
+    await world.instance.start()
+    await vault.enter()
+    gone = {
+        **dict.fromkeys(("name", "born", "phone", "card", "pin")),
+        "id": ann["id"],
+        "vip": True,
+        "tags": [None, None],
+        "address": {"street": None, "city": "Visby"},
+        "matrix": [[None, None], [None]],
+    }
+    shown = await world.call("GET", path, 200)
+    assert shown.pop("email") in (None, ANN["email"])  # Bob has the same, and so the same token
+    assert shown == gone
+    listed = (await world.call("GET", "/people", 200))["items"]
+    assert [one["born"] for one in listed] == [None, ANN["born"]]
+    assert await world.call("GET", f"/people/{bob['id']}", 200) == bob
+    assert (await vault.ask("GET", f"{PEOPLE}/{ann['id']}"))[0] == 404
+    status, found = await vault.ask("POST", f"{PEOPLE}/find", {"filter": {}})
+    assert (status, [one["name"] for one in found["data"]]) == (200, ["Bob"])
+    # a form that is saved again writes no token as a value, and a new value is one
+    body = {**ANN, "name": None, "born": "1999-09-09", "tags": [], "matrix": []}
+    await world.call("PUT", path, 200, json=body)
+    again = await world.call("GET", path, 200)
+    assert (again["name"], again["born"]) == (None, "1999-09-09")
+    answered = Restorer("")
+    async with RawServer(answered) as server:
+        (world.instance.rules / "rules.yaml").write_text(rules(server.url) + PAGES)
+        assert await world.instance.stop() == 0
+        await world.instance.start()
+        await vault.enter()
+        assert (await vault.ask("DELETE", f"{PEOPLE}/{ann['id']}"))[0] == 204
+        for target, (page, empty) in EMPTY.items():
+            answered.stored = page.format(**tokens).encode()
+            url = world.instance.proxy + target.format(id=ann["id"])
+            async with world.caller.get(url) as answer:
+                assert await answer.text() == empty.format(id=ann["id"])
+    assert await world.instance.stop() == 0
+    status_, out = await domicile(world.instance, "store", "verify")
+    assert status_ == 0, out
 
 
 async def test_a_version_that_was_read_before_a_correction_is_not_updated(

@@ -35,6 +35,7 @@ from proxy.storage.query import (
     unknown,
 )
 from proxy.storage.rows import (
+    ERASED_AT,
     TOKEN_RIDS,
     ColumnValue,
     File,
@@ -235,8 +236,9 @@ class MemoryStore(CopiedNotes):
 
     async def count(self, table: str) -> tuple[int, int, int]:
         content = self._table(table)
-        pending = sum(row.state is RowState.PENDING for row in content.rows.values())
-        return len(content.rows), pending, len(content.staged)
+        rows = [row for row in content.rows.values() if row.updated_at < ERASED_AT]
+        pending = sum(row.state is RowState.PENDING for row in rows)
+        return len(rows), pending, len(content.staged)
 
     async def select(self, table: str, query: Select) -> RowPage:
         return memory_select(self._table(table), query)

@@ -383,9 +383,9 @@ class AnswerScan:
             return tokens.certain(more), None
         words = Words(self._request).others([one for one in unknown if one not in more])
         others = [one for part in words for one in part]
-        home = await nameless_record(self._joined, keys, (others, tokens.telling), page)
+        home, erased = await nameless_record(self._joined, keys, (others, tokens.telling), page)
         unnamed = tokens.of_open(keys[0], home) if home is not None else {}
-        return {**unnamed, **tokens.certain(more)}, home
+        return {**erased, **unnamed, **tokens.certain(more)}, home
 
     async def _of_anybody(
         self, unknown: SizedCollection[str], status: int, page: int | None

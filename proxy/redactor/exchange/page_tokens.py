@@ -14,10 +14,10 @@ from functools import partial
 from html import unescape
 from typing import NamedTuple
 
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.known_tokens import Words
+from proxy.redactor.exchange.known_tokens import StoredToken, Words
 from proxy.redactor.inner_texts import Candidate
 from proxy.redactor.message import Request, Response
 from proxy.redactor.pages import NamedText, named_texts, text
@@ -209,9 +209,10 @@ async def nameless_record(
     keys: Sequence[str],
     look: tuple[Sequence[str], AbstractSet[str]],
     began: int,
-) -> OpenRow | None:
+) -> tuple[OpenRow | None, dict[str, StoredToken]]:
     """The record that a page is about whose id no answer has told yet, such as one of an import
-    that was answered by a redirect; ``None`` where it is not certain which one.
+    that was answered by a redirect; ``None`` where it is not certain which one. And the tokens of
+    the page that stand for no value any more.
 
     The page must contain each token that exactly one record without an id has in these fields,
     except small ones: a quoted token of another record proves nothing. If a record has the id, as
@@ -228,7 +229,7 @@ async def nameless_record(
     """
     (tokens, names), collection = look, joined.collection
     if len(keys) != 1 or not tokens:
-        return None
+        return None, {}
     anywhere = await reveal_anywhere(collection, tokens, names)
     rows = (await collection.by_key(keys)).values() if anywhere.opened else ()
     named = (await open_with_staged(collection, (), rows)).values()
@@ -260,7 +261,13 @@ async def nameless_record(
     for record in alone:
         collection.state.display(key, record.row.rid)
     await joined.decide(keep(collection, anywhere.loose if named else alone, began))
-    return alone[0] if alone else None
+    meanings = anywhere.values.items()
+    erased = {
+        text: StoredToken(keys[0], 0, name, value)
+        for text, (name, value) in meanings
+        if value == NO_VALUE
+    }
+    return alone[0] if alone else None, erased
 
 
 async def in_elements(

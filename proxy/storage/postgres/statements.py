@@ -12,7 +12,15 @@ from typing import Any
 from proxy.storage.postgres.columns import SQL_TYPES
 from proxy.storage.postgres.tables import FIXED, EncodedCells
 from proxy.storage.query import ValidatedQuery
-from proxy.storage.rows import TOKEN_RIDS, ColumnType, ColumnValue, Row, RowState, TableLayout
+from proxy.storage.rows import (
+    ERASED_AT,
+    TOKEN_RIDS,
+    ColumnType,
+    ColumnValue,
+    Row,
+    RowState,
+    TableLayout,
+)
 
 # ruff: noqa: S608 - names have passed query.check_names; every value is a parameter
 
@@ -299,8 +307,9 @@ class TableSql:
         self.counted = (
             f"SELECT coalesce(sum(rows), 0)::bigint FROM counts WHERE name = '{layout.table}'"
         )
+        hidden = f"(SELECT count(*) FROM {rows} WHERE state = 1 AND updated_at"
         self.count = (
-            f"SELECT ({self.counted}), (SELECT count(*) FROM {rows} WHERE state = 1),"
+            f"SELECT ({self.counted}) - {hidden} >= {ERASED_AT}), {hidden} < {ERASED_AT}),"
             f" (SELECT count(*) FROM {staged})"
         )
         newest = (

@@ -15,7 +15,16 @@ from typing import Any
 from proxy.errors import Code, VaultError
 from proxy.storage.changes import Reroot
 from proxy.storage.query import ValidatedQuery
-from proxy.storage.rows import TOKEN_RIDS, Cells, Column, ColumnValue, Row, RowState, TableLayout
+from proxy.storage.rows import (
+    ERASED_AT,
+    TOKEN_RIDS,
+    Cells,
+    Column,
+    ColumnValue,
+    Row,
+    RowState,
+    TableLayout,
+)
 from proxy.storage.sqlite.inserts import AuxStatements, Inserts, Rows, Used, create_aux_tables
 
 # ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
@@ -170,9 +179,10 @@ class Statements:
         self.expired = (
             f"SELECT rid FROM {rows} WHERE expires_at <= ? ORDER BY expires_at, rid LIMIT ?"
         )
+        hidden = f"(SELECT count(*) FROM {rows} WHERE state = 1 AND updated_at"
         self.count = (
-            f"SELECT (SELECT rows FROM tables WHERE name = '{layout.table}'),"
-            f" (SELECT count(*) FROM {rows} WHERE state = 1), (SELECT count(*) FROM {staged})"
+            f"SELECT (SELECT rows FROM tables WHERE name = '{layout.table}')"
+            f" - {hidden} >= {ERASED_AT}), {hidden} < {ERASED_AT}), (SELECT count(*) FROM {staged})"
         )
 
     def columns_with(self, test: str) -> str:

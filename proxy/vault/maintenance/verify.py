@@ -17,7 +17,7 @@ from proxy.model.record import DEFAULT, Record
 from proxy.model.schema import Schema
 from proxy.objectstore.base import SHARDS, NoObject
 from proxy.storage.query import All, Indexed, Is, Select
-from proxy.storage.rows import File, Row, RowState
+from proxy.storage.rows import ERASED_AT, File, Row, RowState
 from proxy.vault.attachment_content import Contents
 from proxy.vault.attachments.object_cleanup import named_objects
 from proxy.vault.collection import TableSpec
@@ -132,8 +132,9 @@ async def _records(subject: Subject, findings: VaultFindings, tell: Tell) -> Non
                 findings.faults.append(
                     _fault(subject.records, change.rid, "A staged change does not open.")
                 )
-        findings.counts["records"] += len(rows)
-        tell("records", len(rows))
+        number = sum(row.updated_at < ERASED_AT for row in rows)
+        findings.counts["records"] += number
+        tell("records", number)
 
 
 async def _pages(records: Records) -> AsyncIterator[list[Row]]:

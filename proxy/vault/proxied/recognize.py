@@ -1,6 +1,7 @@
 """Recognition of the records of an answer's objects, where only the token index led to them."""
 
 from collections.abc import Container, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import STRIDE, busy, give_way
@@ -8,7 +9,12 @@ from proxy.storage.rows import TOKEN_RIDS, RowState
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_tokens import other_spellings
+from proxy.vault.earlier_values import RECORD_ID
+from proxy.vault.erasure import FieldToken, tokens_of_marks
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
+
+#: The number of no token of an object, but of its id.
+OF_ID = -1
 
 
 def recognize(
@@ -163,11 +169,12 @@ async def by_index(
     objects: Sequence[AnswerObject],
     missing: Sequence[tuple[int, int, bytes]],
     outcome: tuple[Revealed, dict[int, dict[int, bool]]],
-) -> None:
+) -> dict[int, set[FieldToken]]:
     """Fill in what only the token index knows, and note per object the records it led to: whether
-    by a token of theirs alone.
+    by a token of theirs alone. Return the tokens of erased records that it led to, by object.
 
-    A token with more records than the index returns resolves to none.
+    A token with more records than the index returns resolves to none. ``OF_ID`` in the place of a
+    token's number: it is the object's id.
     """
     (result, candidates), strange = outcome, list[tuple[int, int]]()
     hits = await collection.store.by_tokens(
@@ -175,9 +182,18 @@ async def by_index(
     )
     opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
     result.opened.update(opened)
+    gone = {rid for rids in hits.values() for rid in rids} - opened.keys()
+    marks = await tokens_of_marks(collection, list(gone))
+    lost: dict[int, set[FieldToken]] = {}
     for index, number, digest in missing:
-        name, text = objects[index].places[number]
         rids = hits.get(digest, ())
+        for rid in marks.keys() & rids:
+            lost.setdefault(index, set()).update(
+                _of_mark(collection, objects[index], number, marks[rid])
+            )
+        if number == OF_ID:
+            continue
+        name, text = objects[index].places[number]
         having = [
             record
             for rid in rids
@@ -206,6 +222,21 @@ async def by_index(
             )
     if strange:
         await _by_other_spellings(collection, objects, strange, result)
+    return lost
+
+
+def _of_mark(
+    collection: Collection, item: AnswerObject, number: int, tokens: AbstractSet[FieldToken]
+) -> AbstractSet[FieldToken]:
+    """The tokens of an erased record that an object may show, to which its id or this token led:
+    all where that tells the record, else this one alone.
+    """
+    if number == OF_ID:
+        return tokens
+    token = item.places[number]
+    ids = [text for name, text in tokens if name == RECORD_ID]
+    tells = not is_shared(collection, token[0]) and (not ids or item.id in (None, *ids))
+    return tokens if tells else tokens & {token}
 
 
 async def _by_other_spellings(

@@ -9,12 +9,14 @@ a foreign field.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, is_as_before
 from proxy.vault.collection import LOOKED_UP, Collection
+from proxy.vault.earlier_values import RECORD_ID
+from proxy.vault.erasure import FieldToken
 from proxy.vault.proxied.open_rows import (
     AnswerObject,
     OpenRow,
@@ -22,7 +24,7 @@ from proxy.vault.proxied.open_rows import (
     open_current,
     open_with_staged,
 )
-from proxy.vault.proxied.recognize import by_index, find, is_shared, recognize
+from proxy.vault.proxied.recognize import OF_ID, by_index, find, is_shared, recognize
 
 #: Objects of an answer that are resolved at once.
 REVEAL_SLICE = 100
@@ -140,10 +142,13 @@ async def _look_further(
     for index, stray in sorted(result.loose, key=_age):
         _complete(collection, objects[index], result, index, stray)
     missing = [token for token in missing if result.values[token[0]][token[1]] is None]
-    missing += unsure
+    missing += [*unsure, *_ids_of_unresolved(collection, objects, result)]
     candidates: dict[int, dict[int, bool]] = {}
+    lost: dict[int, set[FieldToken]] = {}
     for some in strides(missing, LOOKED_UP):
-        await by_index(collection, objects, some, (result, candidates))
+        by_object = await by_index(collection, objects, some, (result, candidates))
+        for index, erased in by_object.items():
+            lost.setdefault(index, set()).update(erased)
         if busy():
             await give_way()
     renamed = recognize(collection, objects, candidates, at) if candidates else []
@@ -151,6 +156,34 @@ async def _look_further(
         _complete(collection, objects[index], result, index, stray)
     for index, one in renamed:
         result.rows[index] = one
+    for index, erased in lost.items():
+        for number, token in _unresolved(objects[index], result, index):
+            if token in erased:
+                result.values[index][number] = NO_VALUE
+
+
+def _unresolved(
+    item: AnswerObject, result: Revealed, index: int
+) -> Iterator[tuple[int, FieldToken]]:
+    """The places that nothing resolved, of fields of which the object's record has no value."""
+    home = result.rows[index]
+    for number, (token, value) in enumerate(zip(item.places, result.values[index], strict=True)):
+        if value is None and (home is None or not home.live.values.get(token[0])):
+            yield number, token
+
+
+def _ids_of_unresolved(
+    collection: Collection, objects: Sequence[AnswerObject], result: Revealed
+) -> Iterator[tuple[int, int, bytes]]:
+    """The ids of objects that show what may be tokens of erased records."""
+    for index, item in enumerate(objects):
+        if item.id is None:
+            continue
+        for _, (name, text) in _unresolved(item, result, index):
+            tokenizer = collection.tokenizers.get(name)
+            if tokenizer is not None and tokenizer.resembles(text):
+                yield index, OF_ID, collection.token_hash(RECORD_ID, item.id)
+                break
 
 
 async def _tell_all_apart(

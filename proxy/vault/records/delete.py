@@ -7,7 +7,8 @@ may not delete refuses the whole. Locks are taken in one order, so that two dele
 each other: dependents are found first, and again when everything found is locked.
 
 Where the operator keeps the history of deleted records (``history.keep_deleted``), the last version
-and a note of the end stay among the past versions under the key; else nothing of the record stays.
+and a note of the end stay among the past versions under the key; else no value of the record stays.
+Of what the proxy has collected the tokens stay, as those of an erased record (``erasure``).
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from proxy.offload import busy, give_way
 from proxy.storage.changes import AddVersion, Change, Remove
 from proxy.storage.query import All, Is, Select
 from proxy.storage.rows import Row
+from proxy.vault.erasure import leave_marks
 from proxy.vault.genuine import hosts_others
 from proxy.vault.records.commit import (
     COMMIT_TRIES,
@@ -145,6 +147,7 @@ async def _end(delete: _Delete, rows: Sequence[Row], closing: ExtraChanges) -> b
         if busy():
             await give_way()
     changes = [change for row in rows for change in _ending(delete.records, row, delete.by)]
+    changes += await leave_marks(delete.records.collection, rows)
     if not await attempt(delete.records, [*changes, *closing(())]):
         return False
     delete.records.collection.observe("deleted", len(rows))

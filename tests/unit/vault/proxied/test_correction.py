@@ -21,6 +21,7 @@ from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
 from proxy.vault.records.commit import nothing
+from proxy.vault.records.delete import delete_one
 from proxy.vault.records.repository import Records
 from tests.support.exchanges import HTML, JSON, USUAL, desk
 from tests.support.table import table
@@ -206,13 +207,21 @@ READS = (
 
 
 @table("kind", ANSWERS)
-async def test_no_answer_shows_the_token_of_an_erased_date_or_number(kind: str) -> None:
+@table("record", [False, True])
+async def test_no_answer_shows_the_token_of_an_erased_date_or_number(
+    kind: str, record: bool
+) -> None:
+    """``record``: the whole of it is deleted, and so its name is none as well."""
     match, headers, sent, seen = ANSWERS[kind]
     phone = 4711 if kind == "a number" else "4711"
     one = await desk(*READS, fields=ERASABLE)
     stored = await one.create({"n": "Ann", "born": "1931-02-27", "phone": phone})
-    erasure = RecordDraft("1", {"born": None, "phone": None})
-    await correct_record(Records(one.people), erasure, "chief", nothing)
+    if record:
+        await delete_one(Records(one.people), "1", "chief", nothing)
+        seen = seen.replace('"n":"Ann"', '"n":null').replace("Ann", "")
+    else:
+        erasure = RecordDraft("1", {"born": None, "phone": None})
+        await correct_record(Records(one.people), erasure, "chief", nothing)
     if kind == "a number":
         sent = sent.replace('"phone":"%s"', '"phone":%s')
     body = (sent % (stored["born"], stored["phone"], stored["n"])).encode()

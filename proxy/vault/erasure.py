@@ -1,0 +1,144 @@
+"""Marks of erased records: their tokens, each of which stands for no value any more.
+
+The application shows the tokens of a record that has ended in the vault for as long as it likes,
+and that of a date or a number looks like a value. So a mark takes the place of the record, in the
+same commit: a row of a number, a salt and so a key of its own, with the tokens and the record's id,
+sealed, and nothing of the values. It is pending for ever (``ERASED_AT``): no question, count or
+settlement meets it, and all maintenance of rows does. Only the token index leads to it, by the
+tokens and by the id. It tells only of what nothing else tells, so it never hides a value.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value, is_collected
+from proxy.offload import busy, give_way, run_in_thread
+from proxy.storage.changes import Change, Insert
+from proxy.storage.rows import ERASED_AT, Row, RowState
+from proxy.tokenization.base import Resolution, Tokenizer
+from proxy.vault.body import RecordBody, TokenizedValue
+from proxy.vault.collection import LONG, Collection
+from proxy.vault.earlier_values import RECORD_ID, erased, stored_values
+
+#: A field and a token of it.
+FieldToken = tuple[str, str]
+
+#: For how long a mark stays: ten years, in milliseconds.
+_LASTS: Final = 3_653 * 86_400_000
+#: Marks that the index names for one token: others with the token, and so the value, come first.
+_SHARING: Final = 4
+
+
+class _Mark(NamedTuple):
+    row: Row
+    hashes: Sequence[bytes]
+
+
+async def leave_marks(collection: Collection, rows: Iterable[Row]) -> list[Change]:
+    """The changes that leave a mark of each of these records, which end in the same commit.
+
+    None of one that does not open, or that stands for no token.
+    """
+    marks: list[_Mark] = []
+    for row in rows:
+        mark = await _mark(collection, row)
+        marks += [] if mark is None else [mark]
+        if busy():
+            await give_way()
+    if not marks:
+        return []
+    digests = list({digest for mark in marks for digest in mark.hashes})
+    hits = await collection.store.by_tokens(collection.table, digests)
+    sharing = Counter({digest: len(rids) - 1 for digest, rids in hits.items()})
+    changes: list[Change] = []
+    for mark in marks:
+        entries = [digest for digest in mark.hashes if sharing[digest] < _SHARING]
+        sharing.update(entries)
+        changes.append(Insert(mark.row, tuple(entries)))
+    return changes
+
+
+async def _mark(collection: Collection, row: Row) -> _Mark | None:
+    try:
+        _, key = collection.sealer.open_with_key(row)
+        versions = await collection.versions(row)
+    except VaultError as error:
+        if error.code is not Code.CANNOT_OPEN:
+            raise
+        return None
+    owner, ident = _owner(collection, key)
+    tokens: dict[str, dict[str, TokenizedValue]] = {}
+    for version in versions:
+        for name, values in stored_values(version).items():
+            own = {one.token: one for one in values if one.token != one.text}
+            tokens.setdefault(name, {}).update(own)
+    left = {name: erased(of.values()) for name, of in tokens.items() if of}
+    if not left or owner is None:
+        return None
+    if ident is not None:
+        left[RECORD_ID] = erased((TokenizedValue(0, "", True, ident, False),))
+    hasher, hashes = collection.context.keyset.hasher, list[bytes]()
+    tokenizers = collection.state.hosted.get(owner, collection.tokenizers)
+    for name, values in left.items():
+        hash_of, tokenizer = hasher("token", owner, name), tokenizers.get(name)
+        hashes += [
+            hash_of(one.token.encode())
+            for one in values
+            if name == RECORD_ID or (tokenizer is not None and _tells(tokenizer, one.stands_for))
+        ]
+    return _Mark(_row(collection, RecordBody(earlier=left)), hashes)
+
+
+def _tells(tokenizer: Tokenizer, token: Value) -> bool:
+    """Whether a token is too large to be another's by chance."""
+    return tokenizer.resolution is Resolution.SEALED or (
+        tokenizer.resolution is Resolution.INDEXED and tokenizer.indexed(token)
+    )
+
+
+def _owner(collection: Collection, key: str | None) -> tuple[str | None, str | None]:
+    """The entity by whose name tokens are hashed, and the application's id of the record."""
+    if collection.shapes:
+        return collection.name, key
+    if key is None:
+        return None, None
+    if not is_collected(key):
+        return collection.name, key
+    entity, _, ident = key.partition(":")[2].partition("/")
+    return entity, ident
+
+
+def _row(collection: Collection, content: RecordBody) -> Row:
+    rid, salt = collection.context.sequence(), collection.sealer.new_salt()
+    now, cells = collection.clock(), collection.cells(content)
+    end, sealer = now + _LASTS, collection.sealer.record(rid, salt)
+    body = sealer.body(content, 1, collection.state.columns.bind(now, ERASED_AT, end, cells))
+    statement = sealer.unbound(RowState.PENDING, ERASED_AT)
+    state = RowState.PENDING
+    return Row(rid, None, statement, state, 1, now, ERASED_AT, end, salt, body, cells)
+
+
+async def tokens_of_marks(
+    collection: Collection, rids: Sequence[int]
+) -> dict[int, frozenset[FieldToken]]:
+    """The tokens of those of these rows that are marks."""
+    rows = await collection.store.rows(collection.table, rids) if rids else {}
+    tokens: dict[int, frozenset[FieldToken]] = {}
+    for rid, row in rows.items():
+        if row.updated_at < ERASED_AT or (row.expires_at or 0) <= collection.clock():
+            continue
+        long = len(row.body) > LONG
+        try:
+            content, _ = await run_in_thread(long, collection.sealer.open_with_key, row)
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
+            collection.observe("unopenable")
+            continue
+        named = content.earlier.items()
+        tokens[rid] = frozenset((name, one.token) for name, values in named for one in values)
+        if busy():
+            await give_way()
+    return tokens

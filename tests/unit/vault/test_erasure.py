@@ -1,0 +1,177 @@
+"""The tokens of records that were deleted in the vault stand for no value, and nothing else of the
+vault notices.
+"""
+
+import pytest
+
+from proxy.errors import VaultError
+from proxy.storage.query import All, Select
+from proxy.storage.rows import ERASED_AT, TOKEN_RIDS, Row
+from proxy.vault.body import RecordBody
+from proxy.vault.expiry import delete_expired, pending, reap
+from proxy.vault.proxied.naming import bind
+from proxy.vault.proxied.open_rows import AnswerObject
+from proxy.vault.proxied.reveal import reveal_objects
+from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.delete import delete_many, delete_one
+from proxy.vault.records.repository import Records
+from tests.support.rerooting import House, hash_house
+from tests.support.vaults import Bench, draft, make_bench, person
+
+__all__ = ["hash_house"]
+
+ANN = {"name": "Ann", "email": "ann@example.com", "phone": "+46701234567", "born": "1931-02-27"}
+DECADE = 3_653 * 86_400_000
+Tokens = dict[str, str]
+
+
+async def add(made: Bench, key: str | None, **values: str) -> Tokens:
+    (held,) = await stage_creates(made.people, [draft(**values)], [None])
+    if key is not None:
+        await bind(made.people, [(held, key)])
+    return {name: of[0].token for name, of in held.tokens.items()}
+
+
+async def erase(made: Bench, *keys: str) -> None:
+    await delete_many(Records(made.people), keys, "chief", nothing)
+
+
+async def shown(made: Bench, key: str | None, tokens: Tokens) -> dict[str, str | None]:
+    """What an object with these tokens shows; ``None``: the token itself."""
+    revealed = await reveal_objects(made.people, [AnswerObject(key, tuple(tokens.items()))])
+    assert revealed.rows == [None] or revealed.rows[0].live.values  # type: ignore[union-attr]  # looked at
+    assert all(one.row.updated_at != ERASED_AT for one in revealed.opened.values())
+    values = zip(tokens, revealed.values[0], strict=True)
+    return {name: None if value is None else value.text for name, value in values}
+
+
+async def marks(made: Bench) -> list[tuple[Row, RecordBody]]:
+    rows = await made.store.scan(made.people.table, 0, 100)
+    opened = [(row, made.people.sealer.open_with_key(row)[0]) for row in rows]
+    return [one for one in opened if one[0].updated_at == ERASED_AT]
+
+
+async def test_every_token_of_a_deleted_record_stands_for_no_value() -> None:
+    made = await make_bench()
+    tokens = await add(made, "17", **ANN)
+    await erase(made, "17")
+    assert await shown(made, "17", tokens) == dict.fromkeys(ANN, "")
+    # also where a token tells the record, and not its id
+    assert await shown(made, None, tokens) == dict.fromkeys(ANN, "")
+    for name in ("name", "email", "phone"):
+        assert await shown(made, None, {name: tokens[name]}) == {name: ""}
+
+
+async def test_small_tokens_are_those_of_their_record_alone() -> None:
+    made = await make_bench()
+    ann = await add(made, "17", **ANN)
+    await erase(made, "17")
+    born = {"born": ann["born"]}
+    assert await shown(made, None, born) == {"born": None}
+    assert await shown(made, "18", born) == {"born": None}
+    # a token that was copied into another object, or that others may have, tells no record
+    copied = {"name": ann["name"], **born}
+    assert await shown(made, "18", copied) == {"name": "", "born": None}
+    shared = {"email": ann["email"], **born}
+    assert await shown(made, None, shared) == {"email": "", "born": None}
+
+
+async def test_nothing_of_the_values_stays_and_no_key_that_opens_them() -> None:
+    made = await make_bench()
+    await add(made, "17", **ANN)
+    (before,) = await made.store.scan(made.people.table, 0, 10)
+    await erase(made, "17")
+    ((row, content),) = await marks(made)
+    assert (row.rid == before.rid, row.salt == before.salt, row.key) == (False, False, None)
+    assert set(row.cells) == {None}
+    assert {one.text for of in content.earlier.values() for one in of} == {""}
+    assert not content.values
+    # what a backup has of the record does not open with what is left of it
+    with pytest.raises(VaultError):
+        made.people.sealer.open(before._replace(salt=row.salt))
+
+
+async def test_marks_are_in_no_list_and_no_count_and_nothing_settles_them() -> None:
+    made = await make_bench()
+    tokens = await add(made, "17", **ANN)
+    await erase(made, "17")
+    assert await pending([made.people]) == {"person": (0, 0, 0)}
+    page = await made.store.select(made.people.table, Select(All(()), made.clock()))
+    assert (page.rows, page.total) == ([], 0)
+    made.clock.advance(DECADE - 1)
+    assert (await reap(made.people, 1), await delete_expired(made.people)) == (0, 0)
+    assert await shown(made, "17", tokens) == dict.fromkeys(ANN, "")
+    made.clock.advance(1)
+    assert await shown(made, "17", tokens) == dict.fromkeys(ANN)
+    assert await delete_expired(made.people) == 1
+    assert await made.store.scan(made.people.table, 0, 10) == []
+
+
+async def test_what_comes_later_under_the_id_is_shown_as_ever() -> None:
+    made = await make_bench()
+    before = await add(made, "17", **ANN)
+    await erase(made, "17")
+    bo = {"name": "Bo", "email": "bo@example.com"}
+    after = await add(made, "17", **bo)
+    assert await shown(made, "17", after) == bo
+    # the application may have left a field as it was: nobody has a value of that
+    assert await shown(made, "17", after | {"born": before["born"]}) == bo | {"born": ""}
+    (held,) = await stage_updates(made.people, [("17", draft(born="1999-09-09"))])
+    await promote(made.people, held, {})
+    born = held.tokens["born"][0].token
+    assert await shown(made, "17", {"born": born}) == {"born": "1999-09-09"}
+    await erase(made, "17")
+    for tokens in (before, after | {"born": born}):
+        assert set((await shown(made, "17", tokens)).values()) == {""}
+
+
+async def test_no_mark_hides_a_value_that_others_have_as_well() -> None:
+    made = await make_bench()
+    keys = [str(number) for number in range(TOKEN_RIDS + 8)]
+    for key in keys:
+        await add(made, key, email=ANN["email"])
+    await erase(made, *keys)
+    tokens = await add(made, "live", email=ANN["email"])
+    assert await shown(made, None, tokens) == {"email": ANN["email"]}
+    for key in ("live", keys[0], "nobody"):
+        assert await shown(made, key, tokens) == {"email": ANN["email"]}
+    await erase(made, "live")
+    for key in (*keys, "live"):
+        assert await shown(made, key, tokens) == {"email": ""}
+
+
+async def test_tokens_of_versions_in_doubt_and_of_erased_values_are_among_them() -> None:
+    made = await make_bench(recipe=person()._replace(keeps=True))
+    first = await add(made, "17", name="Ann", born="1931-02-27")
+    (changed,) = await stage_updates(made.people, [("17", draft(born="1932-03-28"))])
+    await promote(made.people, changed, {})
+    (held,) = await stage_updates(made.people, [("17", draft(born="1933-04-29"))])
+    await doubt(made.people, [held], answered=True)
+    await erase(made, "17")
+    for born in (first["born"], *(one.tokens["born"][0].token for one in (changed, held))):
+        assert await shown(made, "17", {"born": born}) == {"born": ""}
+
+
+async def test_records_without_tokens_leave_nothing() -> None:
+    made = await make_bench()
+    await add(made, "17")
+    await erase(made, "17")
+    assert await made.store.scan(made.people.table, 0, 10) == []
+
+
+async def test_they_are_told_before_while_and_after_hashes_come_under_another_root(
+    house: House,
+) -> None:
+    people = await house.vault.collection(person())
+    made = Bench(house.contacts.store, house.contacts.clock, house.vault, people)
+    tokens = await add(made, "17", **ANN)
+    await delete_one(Records(people), "17", "chief", nothing)
+    assert await shown(made, "17", tokens) == dict.fromkeys(ANN, "")
+    before = house.digests()
+    await house.rotate()
+    assert await shown(made, "17", tokens) == dict.fromkeys(ANN, "")
+    await house.finish()
+    assert not house.digests() & before
+    assert await shown(made, "17", tokens) == dict.fromkeys(ANN, "")
+    assert await shown(made, "17", {"born": tokens["born"]}) == {"born": ""}
