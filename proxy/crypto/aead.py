@@ -109,13 +109,13 @@ class RecordAead(Secret):
         (head, derive), nonce = self._sealing, fresh_bytes(NONCE_BYTES)
         self.sealings += 1
         encrypt = self._cipher(head, derive, salt).encrypt
-        return b"%b%b%b" % (head, nonce, encrypt(nonce, plaintext, head + context))
+        return head + nonce + encrypt(nonce, plaintext, head + context)
 
     def _cipher(self, head: bytes, derive: Prf, salt: bytes) -> AESGCM:
         """The cipher of a record; whoever opened it often seals it next."""
         last = self._last  # one object: another thread may replace it
         if last[1] != salt or last[0] != head:
-            key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
+            key = derive(_LABEL + salt + _EXPAND)
             last = self._last = head, salt, AESGCM(key)
         return last[2]
 
@@ -131,12 +131,11 @@ class RecordAead(Secret):
             plains, contexts, drawn[:count], drawn[count:], strict=True
         ):
             nonce = piece[:NONCE_BYTES]
-            key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
+            key = derive(_LABEL + salt + _EXPAND)
             sealed_pieces.append(
                 (
                     salt,
-                    b"%b%b%b"
-                    % (head, nonce, AESGCM(key).encrypt(nonce, plaintext, head + context)),
+                    head + nonce + AESGCM(key).encrypt(nonce, plaintext, head + context),
                 )
             )
         return sealed_pieces
@@ -159,7 +158,7 @@ class RecordAead(Secret):
         encrypt = (last[2] if same else self._cipher(head, derive, salt)).encrypt
         nonce = fresh_bytes(NONCE_BYTES)
         self.sealings += 1
-        sealed = b"%b%b%b" % (head, nonce, encrypt(nonce, plaintext, head + context))
+        sealed = head + nonce + encrypt(nonce, plaintext, head + context)
         return sealed, partial(self._seal_more, sealing, salt, encrypt)
 
     def _seal_more(
@@ -170,7 +169,7 @@ class RecordAead(Secret):
             return self.seal(plaintext, salt, context)
         head, nonce = sealing[0], fresh_bytes(NONCE_BYTES)
         self.sealings += 1
-        return b"%b%b%b" % (head, nonce, encrypt(nonce, plaintext, head + context))
+        return head + nonce + encrypt(nonce, plaintext, head + context)
 
     def begin(
         self, body: tuple[bytes, bytes], statement: tuple[bytes, bytes]
@@ -181,12 +180,12 @@ class RecordAead(Secret):
         sealing = head, derive = self._sealing
         drawn = fresh_bytes(SALT_BYTES + 2 * NONCE_BYTES)  # a call of the kernel for all three
         salt, first, second = drawn[:SALT_BYTES], drawn[_FIRST], drawn[_SECOND]
-        cipher = AESGCM(derive(b"%b%b%b" % (_LABEL, salt, _EXPAND)))
+        cipher = AESGCM(derive(_LABEL + salt + _EXPAND))
         self._last, encrypt = (head, salt, cipher), cipher.encrypt
         self.sealings += 2
         sealed = (
-            b"%b%b%b" % (head, first, encrypt(first, body[0], head + body[1])),
-            b"%b%b%b" % (head, second, encrypt(second, statement[0], head + statement[1])),
+            head + first + encrypt(first, body[0], head + body[1]),
+            head + second + encrypt(second, statement[0], head + statement[1]),
         )
         return salt, sealed, partial(self._seal_more, sealing, salt, encrypt)
 
@@ -216,7 +215,7 @@ class RecordAead(Secret):
         for salt, sealed, context, other, other_context in parts:
             head, clear = sealed[:_HEAD_BYTES], b""
             try:
-                decrypt = AESGCM(derivers[head](b"%b%b%b" % (_LABEL, salt, _EXPAND))).decrypt
+                decrypt = AESGCM(derivers[head](_LABEL + salt + _EXPAND)).decrypt
                 body = decrypt(sealed[_HEAD_BYTES:_BODY_FROM], sealed[_BODY_FROM:], head + context)
                 if other is not None and other[:_HEAD_BYTES] == head:
                     text = other[_BODY_FROM:]

@@ -256,17 +256,16 @@ def _windows(body: bytes, start: int, end: int, reach: int) -> list[bytes] | Non
 def suspects(values: dict[str, str], heap: bytes, parts: Sequence[LongPart] = ()) -> list[str]:
     """The values that seem to stand in a text, or in one of these parts."""
     few = len(values) <= FEW_VALUES or len(values) * len(heap) < _MUCH
-    absent = _absent if few and not parts else None
-    if absent is not None and absent(values, heap, None):
-        return []
+    if few and _absent is not None and _absent(values, heap):
+        if not parts:
+            return []
+        heap = b""
     holds = heap.find
     runs = heap.translate(_RUNS)
     first = runs.find(_RUN)
     rows = _in_runs(heap, runs, first) if first >= 0 else b""
     uncode = _uncoded if len(rows) <= _KEPT_ROWS else _uncoded.__wrapped__
     uncoded = uncode(rows) if rows else b""
-    if absent is not None and absent(values, heap, uncoded):
-        return []
     suspected: list[str] = []
     for text in values if few else _likely(values, heap):
         raw = text.encode("utf-8", "surrogatepass")

@@ -69,7 +69,7 @@ class RecordSealer(msgspec.Struct, eq=False, gc=False):
 
     def key(self, key: str, at: int) -> bytes:
         """The statement that the record is live under this key since an instant."""
-        context = b"K%b%b" % (self._scope, _numbers(self._rid, 0))
+        context = b"K" + self._scope + _numbers(self._rid, 0)
         return self._seal(_pack_instant(at) + key.encode(), context)
 
     def unbound(self, state: RowState, at: int) -> bytes:
@@ -117,7 +117,7 @@ class Sealer:
         """A new record of these values, with its next number and without a key: its salt, its
         sealed body and statement, and its cipher.
         """
-        statement = _pack_instant(at), b"P%b%b" % (self.scope, _numbers(rid, 0))
+        statement = _pack_instant(at), b"P" + self.scope + _numbers(rid, 0)
         clear = binding + pack_plain(values), self._live + _numbers(rid, 1)
         salt, sealed, seal = self._aead.begin(clear, statement)
         return salt, sealed, RecordSealer(seal, self.scope, rid)

@@ -44,8 +44,8 @@ class NativeCode(NamedTuple):
     write62: Callable[[bytes], str]  #: as that of ``proxy.tokenization.common``
     write32: Callable[[bytes], str]
     #: whether none of these values, each with its field, stands in a text or in what its base64
-    #: stands for (``None``: it has none); false in any doubt
-    absent: Callable[[dict[str, str], bytes, bytes | None], bool]
+    #: stands for; false in any doubt
+    absent: Callable[[dict[str, str], bytes], bool]
 
 
 def compile_into(folder: Path, *flags: str) -> Path:

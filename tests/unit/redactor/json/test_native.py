@@ -3,6 +3,7 @@
 import _ctypes
 import base64
 import gzip
+import itertools
 import json
 import random
 import subprocess
@@ -19,7 +20,7 @@ from proxy.errors import VaultError
 from proxy.redactor.json import native
 from proxy.redactor.json.native import FindLeaves, FoundLeaves, NativeCode
 from proxy.redactor.select import Selection
-from proxy.redactor.value_search import suspects
+from proxy.redactor.value_search import LongPart, suspects
 from proxy.tokenization.common import write32, write62
 from tests.support.effort import rounds
 from tests.support.native import compiled, use
@@ -254,22 +255,38 @@ def test_a_value_is_absent_only_where_python_suspects_nothing(code, monkeypatch)
         forms = raw, base64.b64encode(before + raw), base64.urlsafe_b64encode(before + raw + b"?")
         pieces = (chance.choice(_AROUND), chance.choice((*forms, b"{}")), chance.choice(_AROUND))
         heap = b"\n\n%b\n" % b"".join(pieces)
+        parts = [LongPart(heap, 0, len(heap))] if chance.random() < 0.5 else []
+        searched = b"\n\n{}\n" if parts and chance.random() < 0.5 else heap
         use(None, monkeypatch)
-        suspected = suspects(values, heap)
+        suspected = suspects(values, searched, parts)
         use(code, monkeypatch)
-        assert suspects(values, heap) == suspected, (values, heap)
+        assert suspects(values, searched, parts) == suspected, (values, heap)
         told[bool(suspected)] += 1
     assert min(told.values()) > 100, told
-    assert code.absent({"Annelie": "name", "Ann": "name", "12": "age"}, b'"12", "A nn"', b"")
-    assert not code.absent({"Annelie": "name"}, b"", b"\0Annelie")
-    for row in range(1, 30):  # what it may stand for has to be looked at
-        for around in range(15):
-            heap = b"." * around + b"Az09+/-_"[:row] + b"q" * (row - 8) + b"," * around
-            assert code.absent({"Annelie": "name"}, heap, None) is (row < 14), heap
+    assert code.absent({"Annelie": "name", "Ann": "name", "12": "age"}, b'"12", "A nn"')
+
+
+def test_a_value_is_found_in_rows_of_base64_wherever_its_code_begins(code):
+    value = "Annelie Lindqvist"
+    for before, around, more in itertools.product(range(4), range(15), (b"", b"?>" * 20)):
+        raw = b"\xff\xfe?"[:before] + value.encode() + more
+        for coded in (base64.b64encode(raw), base64.urlsafe_b64encode(raw).rstrip(b"=")):
+            heap = b"." * around + b"q" * before + coded + b"," * around
+            assert not code.absent({value: "name"}, heap), heap
+            assert code.absent({value.lower(): "name"}, heap), heap
+
+
+def test_so_many_bytes_of_base64_are_read_and_no_more(code):
+    values = {"Annelie": "name"}
+    for row in (14, 15, 21, 64, 4095, 4096):  # Python has to look at what is longer
+        text = (b"A" * row + b" ") * (4096 // row)
+        assert code.absent(values, text)
+        assert not code.absent(values, text + b"A" * (4096 % row + 14))
+    assert code.absent(values, b"A" * 13 + (b" " + b"A" * 13) * 4096)
 
 
 def test_what_is_searched_for_is_a_dictionary_and_where_are_bytes(code):
-    wrong: list[Any] = [({}, b""), ([], b"", b""), ({}, "", b""), ({}, b"", "")]
+    wrong: list[Any] = [({},), ([], b""), ({}, ""), ({}, b"", b"")]
     for arguments in wrong:
         with pytest.raises(TypeError):
             code.absent(*arguments)
