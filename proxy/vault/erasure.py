@@ -99,7 +99,7 @@ def _tells(tokenizer: Tokenizer, token: Value) -> bool:
 
 
 def _owner(collection: Collection, key: str | None) -> tuple[str | None, str | None]:
-    """The entity by whose name tokens are hashed, and the application's id of the record."""
+    """The schema by whose name tokens are hashed, and the application's id of the record."""
     if collection.shapes:
         return collection.name, key
     if key is None:
@@ -107,7 +107,7 @@ def _owner(collection: Collection, key: str | None) -> tuple[str | None, str | N
     if not is_collected(key):
         return collection.name, key
     entity, _, ident = key.partition(":")[2].partition("/")
-    return entity, ident
+    return f"{collection.name}/{entity}", ident
 
 
 def _row(collection: Collection, content: RecordBody) -> Row:

@@ -171,7 +171,7 @@ class TableState:
     #: Names that were given while others were under way, to which record, with which salt, and
     #: when: one of the others may turn out to be the same.
     named: dict[bytes, tuple[int, bytes, int]] = field(default_factory=dict)
-    #: entities of rule files whose records stand among those of the table's schema
+    #: schemas of entities whose records stand among those of the table's, with their tokens
     hosted: dict[str, Mapping[str, Tokenizer]] = field(default_factory=dict)
     #: hashes of ids that were deleted lately, and when: answers that were asked for before are no
     #: proof of records with these ids

@@ -222,11 +222,11 @@ def _entries(
 
 
 def _owners(records: Records, key: str | None) -> Iterable[str]:
-    """Return the owners of a collected row's tokens: the schema, or entities among its records."""
+    """Return the owners of a collected row's tokens: the schema, or those among its records."""
     if records.primary is None:
         return (records.name,)
     if key is not None and is_collected(key):
-        return (key.partition(":")[2].partition("/")[0],)
+        return (f"{records.name}/{key.partition(':')[2].partition('/')[0]}",)
     return records.collection.state.hosted
 
 

@@ -42,7 +42,7 @@ class Hosted(Collection):
         #: By record: the definition that the columns of its newest row were made for.
         self._records: dict[int, Records] = {}
         self._prefix = collected_keys(entity)
-        base.state.hosted[entity] = self.tokenizers
+        base.state.hosted[self.name] = self.tokenizers
         self.sealer = _Sealer(base, self._prefix)
         self._hash_of_host = base.key_hash
         self.hash_name = base.hash_name

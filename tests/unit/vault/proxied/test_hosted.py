@@ -6,7 +6,15 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.record import RecordDraft
-from proxy.model.schema import RECORDS_SCHEMA, Field, RecordKeys, Schema, Value, records_schema
+from proxy.model.schema import (
+    NO_VALUE,
+    RECORDS_SCHEMA,
+    Field,
+    RecordKeys,
+    Schema,
+    Value,
+    records_schema,
+)
 from proxy.storage.changes import Conflict, Insert, Remove
 from proxy.storage.rows import Row
 from proxy.tokenization import SHAPES
@@ -15,9 +23,12 @@ from proxy.vault.expiry import reap
 from proxy.vault.next_version import ProxiedDraft as Sent
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.naming import bind
+from proxy.vault.proxied.open_rows import AnswerObject
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
+from proxy.vault.records.delete import delete_one
 from proxy.vault.records.history import record_versions
 from proxy.vault.records.repository import Records
 from proxy.vault.records.update import change_records
@@ -265,3 +276,13 @@ async def test_a_new_value_with_the_token_of_the_one_before_stands_beside_the_bo
     assert [kept.text for kept in people.sealer.open(row).values["key3"]] == ["new@example.com"], (
         "the other is gone"
     )
+
+
+async def test_the_tokens_of_one_that_was_deleted_stand_for_no_value(beside: Beside) -> None:
+    await beside.add("17", **ANN)
+    (row,) = (await beside.people.by_key(["17"])).values()
+    tokens = tuple(sorted(beside.people.sealer.open(row).value_tokens()))
+    await delete_one(beside.records, "rules:person/17", "me", nothing)
+    for key in ("17", None):
+        revealed = await reveal_objects(beside.people, [AnswerObject(key, tokens)])
+        assert (revealed.values, revealed.rows) == ([[NO_VALUE] * len(tokens)], [None])
