@@ -92,7 +92,7 @@ _ROUTES: Final = frozenset(
         "residents rooms sales school sellers subscribers supplier suppliers teachers treatments "
         "trips visitors volunteers trash trashed deleted archived undelete unarchive untrash purge "
         "accounts catalogue catalogues shipping username voucher vouchers wishlists "
-        "manager collection types relations actions publish unpublish discard"
+        "manager collection types relations actions publish unpublish discard me"
     ).split()
 )
 
@@ -192,7 +192,7 @@ _MEMBERS: Final = frozenset(
     "secondary work private home emergency gender sex nationality language locale timezone company "
     "employer job line occupation q role plan text note notes remark remarks comment message "
     "description title subject body results value values nodes edges node rows hits display login "
-    "screen".split()
+    "screen holder guardian landlord spouse parent child children".split()
 )
 _NOBODYS: Final = _ROUTES | _MEMBERS
 

@@ -38,6 +38,12 @@ SIGNS_IN: Final = (
     "    # finds people by the token of their address. Accounts that are not written through the "
     "proxy, as of staff, are not found then: pass: true in place of all below"
 )
+#: Why no change by the id of a path is proposed of what stands in others below that record.
+OF_OTHERS: Final = (
+    "what is a person's stands below the record and has ids of its own, so the id of the path is "
+    "another one's; write an entity for it, and take its ids where it stands, as in create: NAME, "
+    "request: {object: $.member}, response: {object: $.member, id: $.id}"
+)
 #: At a form that updates a record by a path below it.
 ADDS: Final = (
     "    # does each of these add something, such as a comment? An update replaces what was there: "
@@ -127,6 +133,16 @@ class PathRoles:
     def base(self, path: str) -> str:
         """The collection that a path belongs to; ``UNCLEAR`` where it may be of several."""
         return self._moved.get(path, own_base(path))
+
+    def holds_others(self, base: str) -> bool:
+        """Whether people stand in records of a collection as objects with ids of their own."""
+        for (_, path), traffic in self._operations.items():
+            first = traffic.objects("response")[:1] if self.base(path) == base != path else ()
+            for at, objects in first:
+                around = (traffic.places.get(("response", at[:end])) for end in range(len(at)))
+                if objects.has_id and any(one is not None and one.has_id for one in around):
+                    return True
+        return False
 
     def keep(self, method: str, path: str) -> str:
         """The lines about ``keep`` below a proposed delete."""

@@ -34,6 +34,7 @@ from proxy.redactor.tools.lessons import (
 )
 from proxy.redactor.tools.path_roles import (
     ADDS,
+    OF_OTHERS,
     SIGNS_IN,
     UNCLEAR,
     PathRoles,
@@ -45,6 +46,7 @@ from proxy.redactor.tools.watched import joined_recordings, learn_coverage
 #: Operations that are looked at; a recording with more is of a crawler, or made to be large.
 _MOST: Final = 2_000
 _PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
+_CHANGES: Final = ("update", "delete")
 _VERBS: Final = {"POST": "create", "GET": "read", "PUT": "update", "PATCH": "update"}
 _HEAD: Final = """\
 # A proposal by `domicile rules learn`, from {source}.
@@ -117,9 +119,7 @@ def propose(lessons: Lessons, name: str) -> Proposal:
     Raises ``VaultError(BAD_REQUEST)`` for very many operations.
     """
     if len(lessons.operations) > _MOST:
-        text = (
-            f"More than {_MOST:,} shapes of paths were met: name a smaller recording or document."
-        )
+        text = f"More than {_MOST:,} shapes of paths were met: name a smaller recording."
         raise VaultError(Code.BAD_REQUEST, text)
     roles = PathRoles(lessons)
     entities = _entities(lessons, roles)
@@ -209,11 +209,9 @@ def _entities(lessons: Lessons, roles: PathRoles) -> dict[str, _Entity]:
             entities[base].fields.setdefault(member, Counter()).update(kinds)
     for _, path, traffic in sources(lessons):
         entity = entities.get(roles.base(path))
-        declared = {entity.field_name(one) for one in entity.fields} if entity is not None else ()
-        named = (
-            {entity.field_name((last_name(one),)): one for one in traffic.dates} if entity else {}
-        )
         if entity is not None:
+            declared = {entity.field_name(one) for one in entity.fields}
+            named = {entity.field_name((last_name(one),)): one for one in traffic.dates}
             entity.dates.update({one: named[one] for one in named if one in declared})
     return entities
 
@@ -235,13 +233,14 @@ def _operation(
     verb = "delete" if deletes else _VERBS.get(method, "read")
     if method == "POST" and single and not deletes:
         verb = "create" if traffic.makes else "update"  # as of a step: /wizard/3 leads to /users/17
-    adds = verb == "update" and method == "POST" and bool(traffic.form)
     signs_in = method != "GET" and roles.is_sign_in_path(path)
+    adds = verb == "update" and method == "POST" and bool(traffic.form)
+    others = single and roles.holds_others(roles.base(path))
     verb = "read" if signs_in else verb
     if method == "GET" and not placed["response"] and not shows:
         return None
     lines = [f"  - match: {json.dumps(f'{method} {path}')}", f"    {verb}: {entity.name}"]
-    if single and verb != "create":
+    if single and not others and verb != "create":
         lines.append(f"    id: path {_PLACEHOLDER.findall(path)[-1]}")
     lines += _query(traffic, entity) if traffic.query and verb == "read" else ()
     sent = [body_of_rule(at, objects, looks=signs_in) for at, objects in placed["request"]]
@@ -257,7 +256,7 @@ def _operation(
     if not placed["response"] and (words := _answer(verb, path, traffic, entity, single=single)):
         lines.append(f"    response: {{{', '.join(words)}}}")
     lines[0] += f"      # {times_met(traffic)}"
-    return _Proposed(f"{method} {path}", lines)
+    return _Proposed(f"{method} {path}", lines, OF_OTHERS * (others and verb in _CHANGES))
 
 
 def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:

@@ -103,6 +103,32 @@ def test_a_step_in_a_path_is_no_id_where_its_redirect_leads_to_another_record():
     }
 
 
+def test_people_below_a_record_are_not_changed_by_the_id_of_its_path():
+    ann = {"id": 7, "name": "Zorbina Wexlomere", "email": "zorbina@wexlomere.example"}
+    for member in (ann, [ann, {**ann, "id": 8}]):
+        flat = {"id": 1, "rooms": 3, "contact": member}
+        text = proposal(
+            entry("POST", "/api/flats", flat, {"rooms": 3, "contact": member}),
+            entry("GET", "/api/flats/1", flat),
+            entry("PATCH", "/api/flats/1", flat, {"contact": member}),
+            entry("DELETE", "/api/flats/1"),
+            words=("flats", "rooms", "contact"),
+        )
+        read = {one["match"]: one for one in yaml.safe_load(text)["operations"]}
+        assert sorted(read) == ["GET /api/flats/{id}", "POST /api/flats"]
+        assert "id" not in read["GET /api/flats/{id}"]
+        reason = "the id of the path is another one's"
+        assert [one.split(":")[0] for one in text.splitlines() if reason in one] == [
+            *["  # not proposed"] * 2,
+        ]
+        assert [one for one in text.splitlines() if "# - match" in one and "PATCH" in one]
+    alone = {"data": [ann]}
+    text = proposal(
+        entry("GET", "/api/flats/7", alone), entry("DELETE", "/api/flats/7"), words=("flats",)
+    )
+    assert {one["id"] for one in yaml.safe_load(text)["operations"]} == {"path id"}
+
+
 def test_a_form_below_a_record_may_add_something_as_its_rule_says():
     typed = {"email": ANN["email"]}
     asks = "# does each of these add something"
