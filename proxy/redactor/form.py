@@ -10,7 +10,7 @@ from urllib.parse import quote_plus, unquote_to_bytes
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.redactor.json.nested import is_nested, pieces
-from proxy.redactor.json.text import JOINTS, fold_name, without_format
+from proxy.redactor.json.text import fold_name, loose_name, without_format
 
 # Name patterns with ``*``: parameters and form members such as ``email_*`` or ``filter[*][email]``.
 #
@@ -35,7 +35,7 @@ def resembling(pattern: str) -> re.Pattern[str]:
     """The same for names that applications take for one of the pattern; both are ``loose_pattern``.
 
     A sign between letters may be missing, or be one more: servers translate ``birth_date``. Next to
-    ``*`` it stays: ``*_name`` is no ``filename``.
+    ``*`` it stays: ``*_name`` is no ``filename``, but ``petName``, where it is ``worded``.
     """
     parts = pattern.split("*")
     spellings = []
@@ -71,6 +71,8 @@ _BROKEN_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _WIDE_PERCENT = re.compile("%u([0-9A-Fa-f]{4})")
 
 _SIGNS = re.compile(r"([_-])[_-]+")
+#: Where one word ends and the next begins in ``workEmail`` and ``XMLName``.
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 #: Member in which a browser tells the charset of the form (HTML standard, "constructing the entry
 #: list").
@@ -207,6 +209,7 @@ class _Watch:
         ways = (_JOINT.join(map(loose_pattern, pieces(pattern))) for pattern in declared)
         self._ways = [resembling(way) for way in ways]
         self._deep = max(len(pieces(pattern)) for pattern in declared) + _NESTED
+        self._wide = any("*" in pattern for pattern in declared)
         self._harmless: set[str] = set()
 
     def doubtful(self, name: str) -> bool:
@@ -227,6 +230,9 @@ class _Watch:
     def resembled(self, name: str) -> bool:
         loose = loose_pattern(name)
         if any(pattern.fullmatch(loose) for pattern in self._loose):
+            return True
+        words = worded(name) if self._wide else name
+        if words != name and self.resembled(words):
             return True
         opened = loose.partition("[")
         # PHP takes a bracket that nothing closes for an underscore.
@@ -265,10 +271,14 @@ def loose_pattern(name: str) -> str:
     return _SIGNS.sub(r"\1", loosely(name))
 
 
+def worded(name: str) -> str:
+    """A name with a sign between its words: ``workEmail`` is what ``*_email`` means."""
+    return _CAMEL.sub("_", name)
+
+
 def bare(name: str) -> str:
-    """``loosely`` without signs, since servers translate ``birthDate`` into ``birth_date``."""
-    loose = loosely(name)
-    return loose.translate(JOINTS) or loose
+    """``loose_name`` of a name as forms have it: one idea of names, in JSON and beside it."""
+    return loose_name(loosely(name))
 
 
 def check_member(

@@ -130,8 +130,8 @@ class WriteAddress:
         for steps in range(1, len(way) + 1):
             if way[:steps] in self._ways:
                 return way[:steps]
-        loose = form.loose_pattern(name)
-        fits = (one for one in self._patterns if form.resembling(one).fullmatch(loose))
+        loose = {form.loose_pattern(name), form.loose_pattern(form.worded(name))}
+        fits = (one for one in self._patterns if any(map(form.resembling(one).fullmatch, loose)))
         return self._patterns[one] if (one := next(fits, None)) is not None else None
 
     def _tell(self, way: _Way) -> None:

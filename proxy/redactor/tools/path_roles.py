@@ -139,8 +139,8 @@ class PathRoles:
         for (_, path), traffic in self._operations.items():
             first = traffic.objects("response")[:1] if self.base(path) == base != path else ()
             for at, objects in first:
-                around = (traffic.places.get(("response", at[:end])) for end in range(len(at)))
-                if objects.has_id and any(one is not None and one.has_id for one in around):
+                outer = (traffic.places.get(("response", at[:end])) for end in range(len(at)))
+                if objects.has_id and any(one is not None and one.has_id for one in outer):
                     return True
         return False
 

@@ -229,6 +229,7 @@ OBJECT = create("{object: $.p}")
         (FORMS, "%6eame=Zorbina", "name"),
         (FORMS, "p[born]=1980-01-01", "p.born"),
         (FORMS, "tag_1=Zorbina", "tag_*"),
+        (FORMS, "tagFirst=Zorbina", "tag_*"),
         (OBJECT, "p[name]=Zorbina", "p.name"),
         (OBJECT, "p.name=Zorbina", "p.name"),
         (OBJECT, "name=Zorbina", "name"),
