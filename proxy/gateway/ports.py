@@ -10,7 +10,8 @@ from proxy.errors import Code
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
-from proxy.redactor.rules import Endpoint, Match, PassRule
+from proxy.redactor.routing import MatchingRules
+from proxy.redactor.rules import Endpoint, Match
 from proxy.redactor.views import View
 from proxy.storage.changes import CommitWaiter
 from proxy.telemetry.tracing import Trace
@@ -164,37 +165,12 @@ class OrdinaryExchange(Protocol):
         """Hand over to an exchange of the general way."""
 
 
-class ActiveRules(Protocol):
+class ActiveRules(MatchingRules, Protocol):
     """The active rules."""
 
     @property
     def edition(self) -> object:
         """Identity of the rules: results of ``match`` hold as long as it is the same object."""
-
-    def match(
-        self,
-        method: str,
-        host: str,
-        target: bytes,
-        headers: RawHeaders,
-        override: str | None = None,
-    ) -> tuple[Endpoint, Match | PassRule | None]:
-        """Return the endpoint of the request, and the operation or passing rule that names it.
-
-        ``host`` is the requested authority, in lower case, with its port if there is one;
-        ``override`` is a method from the body, which counts in addition to the real one. Raises
-        ``VaultError`` (BAD_REQUEST) if two readings of the request hit different rules, NOT_FOUND
-        if no endpoint serves the host.
-        """
-
-    def ruled(self, host: str, target: bytes) -> bool:
-        """Whether an operation of any method names this path."""
-
-    def overridable(self, host: str, target: bytes) -> bool:
-        """Whether a POST without an operation might have one by a method that its body names."""
-
-    def may_change_operation(self, match: Match, target: bytes) -> bool:
-        """Whether a method in its body may lead a POST from the operation found to another one."""
 
     async def redact_headers(
         self, endpoint: Endpoint, host: str, headers: Sequence[tuple[bytes, bytes]]

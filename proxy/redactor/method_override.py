@@ -209,6 +209,16 @@ def in_query(query: bytes) -> Iterator[str]:
             yield _method(_text(text[member.start : member.end]))
 
 
+def methods_named(method: str, query: bytes, override: str | None) -> list[str]:
+    """The method, and those that an override names, in upper case, HEAD as GET."""
+    named = [method.upper()]
+    if override:
+        named.append(override.strip().upper())
+    if named[0] == "POST" and query and maybe_in_query(query):
+        named.extend(in_query(query))
+    return list(dict.fromkeys("GET" if name == "HEAD" else name for name in named))
+
+
 def maybe_in_query(query: bytes) -> bool:
     """Whether a query may hold the parameter; cheap, and wrong only towards yes."""
     if b"method" in query.lower():

@@ -10,6 +10,7 @@ against readings, and the original is forwarded.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -52,6 +53,16 @@ class Target(NamedTuple):
     path: bytes
     query: bytes
     authority: bytes | None
+
+
+@lru_cache(maxsize=256)
+def bare_host(host: str) -> str:
+    """A host in lower case without port and trailing dot; ``[::1]:80`` gives ``[::1]``."""
+    host = host.strip().lower()
+    if not host.endswith("]"):
+        name, colon, port = host.rpartition(":")
+        host = name if colon and (port.isdigit() or not port) else host
+    return host.removesuffix(".")
 
 
 def split_target(target: bytes) -> Target:

@@ -20,15 +20,17 @@ operation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import product
 from types import MappingProxyType
+from typing import Protocol
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.method_override import in_query, maybe_in_query
+from proxy.redactor.message import RawHeaders
+from proxy.redactor.method_override import maybe_in_query, methods_named
 from proxy.redactor.path import (
     PathReading,
     Target,
+    bare_host,
     is_plain,
     looser,
     page_of_data,
@@ -49,6 +51,35 @@ UNNAMED = (
 #: Methods that need no second look: upper case already, and not HEAD, which is GET.
 _PLAIN_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class MatchingRules(Protocol):
+    """Rules that requests are matched by (``Matcher`` and all that stand before one)."""
+
+    def match(
+        self,
+        method: str,
+        host: str,
+        target: bytes,
+        headers: RawHeaders,
+        override: str | None = None,
+    ) -> tuple[Endpoint, Match | PassRule | None]:
+        """Return the endpoint of the request, and the operation or passing rule that names it.
+
+        ``host`` is the requested authority, in lower case, with its port if there is one;
+        ``override`` is a method from the body, which counts in addition to the real one. Raises
+        ``VaultError`` (BAD_REQUEST) if two readings of the request hit different rules, NOT_FOUND
+        if no endpoint serves the host and path.
+        """
+
+    def ruled(self, host: str, target: bytes) -> bool:
+        """Whether an operation of any method names this path."""
+
+    def overridable(self, host: str, target: bytes) -> bool:
+        """Whether a POST without an operation might have one by a method that its body names."""
+
+    def may_change_operation(self, match: Match, target: bytes) -> bool:
+        """Whether a method in its body may lead a POST from the operation found to another one."""
 
 
 class _Routes:
@@ -73,9 +104,7 @@ class _Routes:
         self.overrides: Trie[Operation] = Trie(fold=True)  #: that a POST may mean by ``_method``
         self.paths: Trie[Operation] = Trie(fold=True)  #: of operations, whatever their method
         self.capitalized: set[str] = set()  #: methods with a rule whose path has a capital
-        self.override_rules: list[
-            tuple[PathTemplate, Operation]
-        ] = []  #: the rules in ``overrides``
+        self.override_rules: list[tuple[PathTemplate, Operation]] = []  #: those in ``overrides``
 
     def add(self, operation: Rule) -> None:
         template = parse_template(operation.template)
@@ -132,12 +161,9 @@ class Router:
     def match(
         self, method: str, host: str, target: bytes, override: str | None = None
     ) -> Match | PassRule | None:
-        """The operation of a request, the rule that lets it pass, or ``None`` when no rule names
-        it.
+        """The operation of a request, the rule that lets it pass, or ``None``: no rule names it.
 
-        ``host`` is the ``Host`` field as received, ``target`` the raw request target, ``override``
-        the method that a header of the method-override family names. Raises ``VaultError``, see the
-        module.
+        ``override``: a method that a header names. Raises ``VaultError``, see the module.
         """
         path, _, query = target.partition(b"?")
         if override or (query and maybe_in_query(query)) or not is_plain(path):
@@ -166,7 +192,7 @@ class Router:
     ) -> Match | PassRule | None:
         """The same for all hosts, methods and paths that the request can be read as."""
         paths = (path_segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
-        choices, methods = self._sites_of(host, parts), _methods(method, parts.query, override)
+        choices, methods = self._sites_of(host, parts), methods_named(method, parts.query, override)
         hit = _agreed(choices, methods, paths)
         for sites in choices:
             hit = _agreed_with_looser(hit, sites, methods, paths)
@@ -277,16 +303,6 @@ def _has_capitals(segment: bytes) -> bool:
     return segment != segment.lower()
 
 
-@lru_cache(maxsize=256)
-def bare_host(host: str) -> str:
-    """A host in lower case without port and trailing dot; ``[::1]:80`` gives ``[::1]``."""
-    host = host.strip().lower()
-    if not host.endswith("]"):
-        name, colon, port = host.rpartition(":")
-        host = name if colon and (port.isdigit() or not port) else host
-    return host.removesuffix(".")
-
-
 def _longest_prefix_first(sites: Iterable[_Routes]) -> tuple[_Routes, ...]:
     return tuple(sorted(sites, key=lambda site: -len(site.prefix)))
 
@@ -296,16 +312,6 @@ def _site(sites: Sequence[_Routes], path: PathReading) -> _Routes | None:
         if path[: len(site.prefix)] == site.prefix:
             return site
     return None
-
-
-def _methods(method: str, query: bytes, override: str | None) -> list[str]:
-    """The method, and those that an override names, in upper case, HEAD as GET."""
-    named = [method.upper()]
-    if override:
-        named.append(override.strip().upper())
-    if named[0] == "POST" and query and maybe_in_query(query):
-        named.extend(in_query(query))
-    return list(dict.fromkeys("GET" if name == "HEAD" else name for name in named))
 
 
 def _agreed(

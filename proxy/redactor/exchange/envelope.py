@@ -29,7 +29,8 @@ from proxy.redactor.method_override import TELLING, TELLS_METHOD, override_metho
 from proxy.redactor.passed_places import PassedParts, without_passed
 from proxy.redactor.redact import request_ids, unreadable_answer
 from proxy.redactor.restore import Edit, EscapingKinds, splice, surroundings
-from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Unmatched, Verb
+from proxy.redactor.routing import MatchingRules
+from proxy.redactor.rules import Match, Operation, PassRule, Unmatched, Verb
 from proxy.redactor.views import View
 
 _JSON = (b"content-type", b"application/json")
@@ -39,31 +40,12 @@ _CHANGES = (Verb.UPDATE, Verb.DELETE)
 InnerExchange = RuleExchange | PartsExchange
 
 
-class InnerRules(Protocol):
+class InnerRules(MatchingRules, Protocol):
     """The rules that inner requests are matched by."""
 
     @property
     def joined(self) -> Mapping[int, BoundOperation]:
         """Operations by their identity."""
-
-    def match(
-        self,
-        method: str,
-        host: str,
-        target: bytes,
-        headers: RawHeaders,
-        override: str | None = None,
-    ) -> tuple[Endpoint, Match | PassRule | None]:
-        """The endpoint and rule of a request; ``override`` is a method that its body names."""
-
-    def ruled(self, host: str, target: bytes) -> bool:
-        """Whether an operation of any method names this path."""
-
-    def overridable(self, host: str, target: bytes) -> bool:
-        """Whether a method that the body of a POST names may select an operation."""
-
-    def may_change_operation(self, match: Match, target: bytes) -> bool:
-        """Whether a method that the body of a matched POST names may select another operation."""
 
     def branch(self, match: Match, request: Request) -> Match | PassRule:
         """The match of the very operation that a whole request is for."""

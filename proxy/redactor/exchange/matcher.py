@@ -105,11 +105,7 @@ class Matcher:
         headers: RawHeaders,
         override: str | None = None,
     ) -> tuple[Endpoint, Match | PassRule | None]:
-        """The endpoint and rule of a request; ``override`` is a method that its body names.
-
-        Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules,
-        NOT_FOUND when no endpoint serves the host and path.
-        """
+        """See ``routing.MatchingRules``."""
         telling: list[tuple[bytes, bytes]] = []
         for field in headers:  # no comprehension: it is one more call with every request
             if TELLING[field[0]]:
@@ -156,15 +152,15 @@ class Matcher:
                 )
 
     def ruled(self, host: str, target: bytes) -> bool:
-        """Whether an operation of any method names this path."""
+        """See ``routing.MatchingRules``."""
         return self.router.ruled(host, target)
 
     def overridable(self, host: str, target: bytes) -> bool:
-        """Whether a method that the body of a POST names may lead to an operation."""
+        """See ``routing.MatchingRules``."""
         return self.router.overridable(host, target)
 
     def may_change_operation(self, match: Match, target: bytes) -> bool:
-        """Whether a method that the body of a matched POST names may lead to another operation."""
+        """See ``routing.MatchingRules``."""
         return self.router.may_change_operation(match.operation, target)
 
 
@@ -183,24 +179,10 @@ class CurrentRules(Generic[_Compiled]):
     #: The current rules: another object after each reload.
     edition = property(attrgetter("runtime"))
 
-    def match(
-        self,
-        method: str,
-        host: str,
-        target: bytes,
-        headers: RawHeaders,
-        override: str | None = None,
-    ) -> tuple[Endpoint, Match | PassRule | None]:
-        """As ``Matcher.match``, by the current rules."""
-        return self.runtime.match(method, host, target, headers, override)
-
-    def ruled(self, host: str, target: bytes) -> bool:
-        """As ``Matcher.ruled``, by the current rules."""
-        return self.runtime.ruled(host, target)
-
-    def overridable(self, host: str, target: bytes) -> bool:
-        """As ``Matcher.overridable``, by the current rules."""
-        return self.runtime.overridable(host, target)
+    #: As of the current rules; no functions of their own: each would be one more call a request.
+    match = property(attrgetter("runtime.match"))
+    ruled = property(attrgetter("runtime.ruled"))
+    overridable = property(attrgetter("runtime.overridable"))
 
     def may_change_operation(self, match: Match, target: bytes) -> bool:
         """As ``Matcher.may_change_operation``, by the rules that made this match."""

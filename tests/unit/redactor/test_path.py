@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.path import is_plain, looser, path_segments, readings, split_target
+from proxy.redactor.path import bare_host, is_plain, looser, path_segments, readings, split_target
 from tests.support.table import table
 
 
@@ -164,3 +164,20 @@ def test_applications_that_see_less_in_a_path(path, read):
 
 def test_segments_leave_out_what_is_empty():
     assert path_segments(b"//a//b/") == (b"a", b"b")
+
+
+@table(
+    ("host", "bare"),
+    [
+        ("A.b", "a.b"),
+        (" a:80", "a"),
+        ("a:", "a"),
+        ("a.:80", "a"),
+        ("[::1]:80", "[::1]"),
+        ("[::1]", "[::1]"),
+        ("a:b", "a:b"),
+        ("", ""),
+    ],
+)
+def test_a_host_is_compared_without_port_case_and_final_dot(host, bare):
+    assert bare_host(host) == bare

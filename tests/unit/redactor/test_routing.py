@@ -2,7 +2,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.load import load_text
-from proxy.redactor.routing import Router, bare_host
+from proxy.redactor.routing import Router
 from proxy.redactor.rules import Endpoint, Operation, PassRule
 from tests.support.rules import matched, rules_of
 from tests.support.table import table
@@ -301,23 +301,6 @@ def test_an_absolute_target_whose_host_is_another_counts_twice():
     with pytest.raises(VaultError):
         router.endpoint("a.example", b"http://b.example/notes")
     assert router.endpoint("a.example", b"http://A.example:80/notes") is not None
-
-
-@table(
-    ("host", "bare"),
-    [
-        ("A.b", "a.b"),
-        (" a:80", "a"),
-        ("a:", "a"),
-        ("a.:80", "a"),
-        ("[::1]:80", "[::1]"),
-        ("[::1]", "[::1]"),
-        ("a:b", "a:b"),
-        ("", ""),
-    ],
-)
-def test_a_host_is_compared_without_port_case_and_final_dot(host, bare):
-    assert bare_host(host) == bare
 
 
 def test_without_rules_nothing_matches():
