@@ -396,10 +396,5 @@ def _as_match(hit: RouteMatch[Rule]) -> Match | PassRule:
     # as nearly always: making a generator of pairs would take longer than the rest
     if len(names) == 1:
         return Match(operation, {names[0]: str(values[0], "utf-8", "surrogateescape")})
-    return Match(
-        operation,
-        {
-            name: str(value, "utf-8", "surrogateescape")
-            for name, value in zip(names, values, strict=True)
-        },
-    )
+    texts = (str(value, "utf-8", "surrogateescape") for value in values)
+    return Match(operation, dict(zip(names, texts, strict=True)))
