@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from tests.support.tree import ROOT, parsed, python_files, relative
+from tests.support.tree import ROOT, nodes, parsed, python_files, relative
 
 #: The one file that knows inner names, and all of those.
 KEEPER = "proxy/net/server.py"
@@ -72,7 +72,7 @@ OF_AIOHTTP = _inner_of_aiohttp() - {"_asdict", "_field_defaults", "_fields", "_m
 def _imports(path: Path) -> set[str]:
     """What a file imports from modules of aiohttp that are not documented."""
     found: set[str] = set()
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "aiohttp":
             found |= {
                 f"{node.module}.{alias.name}"
@@ -117,7 +117,7 @@ def _foreign(path: Path) -> set[str]:
     """The inner names of aiohttp that a file which imports it uses of other objects."""
     return {
         node.attr
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and node.attr in OF_AIOHTTP
         and not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})

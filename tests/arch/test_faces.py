@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 from tests.support.table import table
-from tests.support.tree import PACKAGE, parsed, python_files
+from tests.support.tree import PACKAGE, nodes, parsed, python_files
 
 #: By room, how many of its modules others import (a folder counts once for each module). Only falls.
 FACES = {
@@ -39,7 +39,7 @@ def imported() -> dict[str, set[str]]:
     modules: dict[str, set[str]] = {room: set() for room in FACES}
     for path in python_files("proxy"):
         own = path.relative_to(PACKAGE).parts[0]
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("proxy."):
                 room = (node.module or "").split(".")[1]
                 if room != own and room in modules:

@@ -29,7 +29,7 @@ from tests.support.auth import basic
 from tests.support.rawclient import RawClient, get, post
 from tests.support.serving import serving
 from tests.support.table import table
-from tests.support.tree import PACKAGE, parsed, python_files, relative
+from tests.support.tree import PACKAGE, nodes, parsed, python_files, relative
 
 #: What one request executes on the event loop, the writer's thread not counted: (modules,
 #: functions).
@@ -418,7 +418,7 @@ def cut() -> dict[str, int]:
 
 def patched(path: Path) -> list[str]:
     """The names of constants that a test file patches."""
-    calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes(path) if isinstance(node, ast.Call)]
     names = [
         word.value.rpartition(".")[2]
         for call in calls
@@ -439,7 +439,7 @@ def importing(files: list[Path]) -> dict[str, set[str]]:
     """By module who imports it."""
     importers: dict[str, set[str]] = {module_of(path): set() for path in files}
     for path in files:
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module is not None:
                 for name in {
                     node.module,

@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from proxy import storage, tokenization
 from proxy.cli import commands
 from proxy.cli.command import Command
 from tests.support.table import table
-from tests.support.tree import PACKAGE, ROOT, parsed, python_files, relative
+from tests.support.tree import PACKAGE, ROOT, nodes, parsed, python_files, relative
 
 #: Room → the registry it is known for. Where the room is there, so must be the registry.
 KNOWN: dict[str, str] = {
@@ -101,17 +102,22 @@ def test_a_test_runs_over_every_entry(registry):
     assert any(re.search(rf"\b{registry.name}\b", path.read_text("utf-8")) for path in folders)
 
 
+@cache
+def strings(path: Path) -> set[str]:
+    """Every string of a file."""
+    return {
+        node.value
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
 def naming(word: str, folder: Path = PACKAGE) -> list[str]:
     """The files that hold a string which is this word, or the scheme of an address with it."""
     return sorted(
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*.py")
-        if any(
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and (node.value == word or node.value.startswith(f"{word}:///"))
-            for node in ast.walk(parsed(path))
-        )
+        if word in strings(path) or any(text.startswith(f"{word}:///") for text in strings(path))
     )
 
 

@@ -9,8 +9,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
-from tests.support.tree import PACKAGE, parsed, python_files
+from tests.support.tree import PACKAGE, nodes, python_files
 
 #: A function, class, parameter, variable or attribute is named for what it is.
 NO_NAMES = frozenset(
@@ -21,9 +22,14 @@ NO_NAMES = frozenset(
 SETTINGS = {("config", "held"), ("model", "plain")}
 
 
-def _names(tree: ast.AST) -> Iterator[str]:
+@cache
+def _names(path: Path) -> tuple[str, ...]:
     """Every name that a module gives."""
-    for node in ast.walk(tree):
+    return tuple(_named(path))
+
+
+def _named(path: Path) -> Iterator[str]:
+    for node in nodes(path):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name
@@ -43,7 +49,7 @@ def _counted() -> Counter[str]:
         room = path.relative_to(PACKAGE).parts[0]
         rooms[room] += sum(
             name.strip("_").lower() in NO_NAMES and (room, name) not in SETTINGS
-            for name in _names(parsed(path))
+            for name in _names(path)
         )
     return +rooms
 
@@ -64,7 +70,7 @@ LEFT = {"net": 3}
 def test_docstrings_open_with_a_noun_or_an_imperative() -> None:
     opened = Counter[str]()
     for path in python_files("proxy"):
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(
                 node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
             ) and RELATIVE.match(ast.get_docstring(node) or ""):
@@ -77,6 +83,4 @@ RENAMED = frozenset("Asker Entrance Fence Passing Quick Standing fence_of".split
 
 
 def test_renamed_names_stay_gone() -> None:
-    assert {
-        name for path in python_files("proxy") for name in _names(parsed(path))
-    } & RENAMED == set()
+    assert {name for path in python_files("proxy") for name in _names(path)} & RENAMED == set()

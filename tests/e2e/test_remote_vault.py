@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from tests.support.certificates import Pair as Certified
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import ANN, rules
-from tests.support.postgres import free_port
+from tests.support.ports import closed_port
 from tests.support.scraping import FIELD
 from tests.support.serving import serving
 
@@ -72,8 +72,9 @@ def side(authority: Authority, name: str) -> dict[str, str]:
 @asynccontextmanager
 async def prepared(folder: Path, name: str = SIDECAR) -> AsyncIterator[Pair]:
     """Both, not started; the front shows a certificate for ``name``."""
-    application, authority, port = Application(), Authority(folder), free_port()
-    async with serving(application.app()) as upstream:
+    application, authority = Application(), Authority(folder)
+    async with serving(application.app()) as upstream, AsyncExitStack() as stack:
+        port = stack.enter_context(closed_port())
         owner = Instance(folder / "owner", environment={
             "DOMICILE__REMOTE__LISTEN": f"127.0.0.1:{port}",
             "DOMICILE__REMOTE__CLIENTS": f"[{SIDECAR}]",

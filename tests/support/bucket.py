@@ -13,13 +13,14 @@ import sys
 import threading
 import time
 import urllib.request
+import weakref
 from functools import cache
 from typing import Any
 
 import boto3
 
 from tests.support.patience import PATIENCE
-from tests.support.postgres import free_port
+from tests.support.ports import hold_port
 from tests.support.tree import ROOT
 
 BUCKET = "vault-files"
@@ -31,7 +32,8 @@ class Server:
     """One server with an empty bucket, which keeps everything in memory."""
 
     def __init__(self) -> None:
-        self.port = free_port()
+        self.port, holder = hold_port()
+        weakref.finalize(self, os.close, holder)
         command = [sys.executable, "-m", "tests.support.bucket", str(self.port)]
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,

@@ -6,7 +6,6 @@ included. Every store has a schema of its own in it. Tests of crashes start serv
 """
 
 import asyncio
-import atexit
 import contextlib
 import fcntl
 import os
@@ -14,7 +13,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,10 +26,13 @@ from pathlib import Path
 import psutil
 
 from tests.support.patience import PATIENCE
+from tests.support.ports import hold_port
 from tests.support.tree import ROOT
 
 #: Settings of a server whose data nobody will miss.
 FAST = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
+#: Seconds that making or starting a server may take, where many others start as well.
+_START = 5 * PATIENCE
 _COMMON = (
     "listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200",
     "shared_buffers=32MB", "wal_level=replica", "max_wal_senders=4",
@@ -65,28 +66,17 @@ def _user() -> str | None:
     return None if os.geteuid() else "nobody"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class Server:
     """One server in a folder of its own, which may be stopped, killed and started again.
 
-    Its port is claimed for as long as this object is there: a socket that is bound and does not
-    listen keeps the port from everybody who asks for any, and the server may listen beside it.
+    Its port is held for as long as this object is there, and the server listens beside the holder.
     """
 
     def __init__(self, folder: Path, *settings: str) -> None:
         self.folder = folder
         self.data = folder / "data"
-        claim = socket.socket()
-        claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        claim.bind(("127.0.0.1", 0))
-        weakref.finalize(self, claim.close)
-        self.port: int = claim.getsockname()[1]
+        self.port, holder = hold_port()
+        weakref.finalize(self, os.close, holder)
         self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -148,7 +138,7 @@ class Server:
             str(self.port),
             *settings,
         ]
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + _START
         self.process = self._begin(command)
         while not self.ready():
             assert time.monotonic() < end, "the server does not answer"
@@ -301,18 +291,17 @@ def shared() -> Server:
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}"
     folder = Path(tempfile.gettempdir(), f"domicile-tests-{os.getuid()}-{run}")
     folder.mkdir(mode=0o755, exist_ok=True)
-    users = (folder / "users").open("a")
+    users = os.open(folder / "users", os.O_RDWR | os.O_CREAT)  # the lock goes with this process
     with (folder / "starting").open("a") as starting:
         fcntl.flock(starting, fcntl.LOCK_EX)
         fcntl.flock(users, fcntl.LOCK_SH)
-        atexit.register(users.close)  # the lock goes with the file
         port = folder / "port"
         if not port.exists():
             keeper = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.postgres", str(folder)], cwd=ROOT,
                 start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
-            end = time.monotonic() + PATIENCE
+            end = time.monotonic() + _START
             while not port.exists():
                 assert keeper.poll() is None, "the server of the tests has ended"
                 assert time.monotonic() < end, "the server of the tests did not start"

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from tests.support.patience import PATIENCE
-from tests.support.postgres import free_port
+from tests.support.ports import closed_port
 
 
 class NoPrometheus(Exception):
@@ -103,26 +103,26 @@ def prometheus(folder: Path, rules: Any, scraped: str, bearer: str) -> Iterator[
         "scrape_configs": [job],
     }
     (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
-    port = free_port()
-    process = subprocess.Popen(
-        [
-            program("prometheus"), f"--config.file={folder}/prometheus.yml",
-            f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}",
-        ],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        server = Prometheus(port)
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                server.query("vector(1)")
-                break
-            except (urllib.error.URLError, OSError):
-                assert process.poll() is None, "the server has ended"
-                assert time.monotonic() < end, "the server does not answer"
-                time.sleep(0.1)
-        yield server
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
+    with closed_port() as port:
+        process = subprocess.Popen(
+            [
+                program("prometheus"), f"--config.file={folder}/prometheus.yml",
+                f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            server = Prometheus(port)
+            end = time.monotonic() + PATIENCE
+            while True:
+                try:
+                    server.query("vector(1)")
+                    break
+                except (urllib.error.URLError, OSError):
+                    assert process.poll() is None, "the server has ended"
+                    assert time.monotonic() < end, "the server does not answer"
+                    time.sleep(0.1)
+            yield server
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)

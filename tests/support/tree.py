@@ -44,3 +44,9 @@ def tracked() -> tuple[Path, ...]:
 def parsed(path: Path) -> ast.Module:
     """The syntax tree of a file."""
     return ast.parse(path.read_text("utf-8"), filename=str(path))
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of that tree, walked once: many rules look through all files."""
+    return tuple(ast.walk(parsed(path)))
