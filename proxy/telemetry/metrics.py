@@ -78,7 +78,7 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "that id), deleted, marked (deleted, and `keep` keeps its values), in_doubt (unknown outcome), reconciled (a later response decided), "
         "late (settled after the store could be written again), expired, reaped (not shown within pending.keep), unopenable (an encrypted row "
         "that cannot be decrypted), unreadable_answer, unrestored (answered with tokens), field_absent, shape_full, versions_full (an earlier value ended, as its "
-        "record had more than `versions: keep` keeps), page_full (more tokens than one page restores), elsewhere (a tokenized value was also elsewhere in its request, `on_error.guard`), cookie_dropped (a cookie that a "
+        "record had more than `versions: keep` keeps), page_full (more tokens than one page restores), untold (an answer shows tokens without the ids that tell them), elsewhere (a tokenized value was also elsewhere in its request, `on_error.guard`), cookie_dropped (a cookie that a "
         "rule names left out of a request, because its value has no token, or only some readers see it). Over the vault's own interface: "
         "created, updated, migrated (merged into another record), attached, detached (a file), unopenable_file (an attachment that cannot be "
         "decrypted), tampered (a row whose columns differ from its encrypted body), altered (rows of the schema were rolled back, removed or "

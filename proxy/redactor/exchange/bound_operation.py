@@ -43,20 +43,8 @@ class BoundOperation:
     """
 
     __slots__ = (
-        *(
-            "_services",
-            "_viewed",
-            "address",
-            "checks",
-            "collection",
-            "cover",
-            "guard",
-            "is_long",
-            "lists",
-            "notices",
-            "plan",
-        ),
-        *("planned", "straight"),
+        *("_services", "_viewed", "address", "checks", "collection", "cover", "guard", "is_long"),
+        *("lists", "notices", "plan", "planned", "straight"),
         *("protected", "read", "restored", "searching", "audit", "unnamed", "view"),
     )
 
@@ -254,13 +242,14 @@ class Notices:
 
     __slots__ = (
         *("_displaced", "_entity", "_logged", "_metrics", "_nameless", "_operation"),
-        "_other_id",
+        *("_other_id", "_reads"),
     )
 
     def __init__(self, metrics: Metrics, operation: Operation) -> None:
         self._metrics = metrics
         self._operation = operation.label
         self._entity = operation.entity.name
+        self._reads = operation.verb is Verb.READ
         self._logged: set[tuple[str, str]] = set()
         self._nameless = False  #: whether it was logged
         self._displaced = False  #: likewise
@@ -310,6 +299,22 @@ class Notices:
                 operation=self._operation,
                 entity=self._entity,
                 reason=f"{_kind_of_id(key)} and {_kind_of_id(item.id)}",
+            )
+
+    def untold(self, collection: Collection, fields: Iterable[str]) -> None:
+        """Tell of fields whose tokens an answer to a read shows without the ids that tell them."""
+        for field in sorted(fields) if self._reads else ():
+            collection.observe("untold")
+            if ("untold", field) in self._logged:
+                continue
+            self._logged.add(("untold", field))
+            _log.warning(
+                "an answer shows objects without their ids, by which alone the token of the field "
+                "is told: it stays, and looks like a value; have the application answer with the "
+                "id, refuse the parameter that leaves it out, or give the field the token opaque",
+                operation=self._operation,
+                entity=self._entity,
+                field=field,
             )
 
     async def undecided_by(self, reconciling: Awaitable[set[str]]) -> None:

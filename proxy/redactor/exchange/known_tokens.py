@@ -19,7 +19,7 @@ from proxy.redactor.form import write_form_value
 from proxy.redactor.message import Request
 from proxy.redactor.redact import BodyObject, Spot, query_spots
 from proxy.redactor.search.sought import SoughtValue
-from proxy.tokenization.base import Resolution
+from proxy.tokenization.base import Resolution, Tokenizer
 from proxy.vault.body import tokens_of, values_in_order
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import AnswerObject, Revealed, StagedWrite, own
@@ -228,6 +228,26 @@ def add_revealed(
             if certain is not None and spot.field not in certain:
                 first, second = second, first
             row[index] = first or second or sought.get((spot.field, spot.value.text))
+
+
+def untold(
+    collection: Collection,
+    objects: Sequence[AnswerObject],
+    values: Sequence[Sequence[Value | None]],
+) -> set[str]:
+    """Fields of objects without ids that hold a text which the vault would tell by the id alone."""
+    missing = set[tuple[str, str]]()
+    for one, row in zip(objects, values, strict=True):
+        if one.id is None and None in row:
+            missing |= {at for at, of in zip(one.places, row, strict=True) if of is None}
+    return {name for name, text in missing if _needs_id(collection.tokenizers[name], Value(text))}
+
+
+def _needs_id(field: Tokenizer, token: Value) -> bool:
+    if field.resolution is Resolution.INDEXED and field.indexed(token):
+        return False
+    telling = field.resolution in (Resolution.SEALED, Resolution.CLEAR)
+    return not telling and field.resembles(token.text)
 
 
 def unresolved(

@@ -13,6 +13,7 @@ from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import LARGE, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import count
+from proxy.redactor.exchange.known_tokens import untold
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.arrays import ListRows, RowShape
@@ -74,6 +75,7 @@ class ListExchange(RuleExchange):
             return None
         for one in restored.others:
             self._joined.notices.other_id(self._collection, *one)
+        self._joined.notices.untold(self._collection, restored.untold)
         counts, self._shows = restored.counts, bool(restored.counts)
         count(self._joined.restored, counts)
         if counts:
@@ -124,6 +126,7 @@ class _List:
         self.opened: dict[int, None] = {}  #: the records that were looked at
         #: objects that are not known by their ids, one or more: with the records of their tokens
         self.others: list[tuple[AnswerObject, OpenRow | None]] = []
+        self.untold: set[str] = set()  #: fields whose tokens an id would tell that is not there
 
     async def written(self, rows: ListRows) -> tuple[bytes, int] | None:
         """The body with values in place of tokens, and how many objects it has; ``None`` where it
@@ -252,6 +255,7 @@ class _List:
                 return False
             rest += zip(revealed.values, revealed.rows, strict=True)
             self.others.append((part[0], revealed.rows[0]))
+            self.untold |= untold(self._collection, part, revealed.values)
             self.opened.update(dict.fromkeys(revealed.opened))
             if busy():
                 await give_way()

@@ -27,6 +27,7 @@ from proxy.redactor.exchange.known_tokens import (
     own_values,
     record_mark,
     unresolved,
+    untold,
 )
 from proxy.redactor.exchange.misfits import explained, refuse_invalid
 from proxy.redactor.exchange.settle import nothing_to_settle, settle
@@ -85,15 +86,15 @@ class RuleExchange:
         self._search: SearchTokens | None = None  #: its search values
         self._request: Request | None = None  #: as received
         self._revealed: Revealed | None = None  #: what its answer was restored from
-        self._settling = False  #: whether the meaning of the answer is decided
-        self._shows = False  #: whether anything stored stands in the answer
+        #: whether the meaning of the answer is decided, and anything stored stands in it
+        self._settling = self._shows = False
 
     def check_head(self, head: Request) -> None:
         """Raise ``VaultError`` for values in a head, before the body is sent."""
         self._permit()
         redact.check_head(self._plan, self._match, head)
-        if self._joined.searching is not None:
-            self._joined.searching.plan.check_head(head)
+        if (searching := self._joined.searching) is not None:
+            searching.plan.check_head(head)
 
     def _permit(self) -> None:
         if self._exchange_audit.sink.fault is not None:
@@ -200,10 +201,7 @@ class RuleExchange:
             self._close(status)
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
-        """The answer that was settled was not read.
-
-        Raises ``VaultError`` where the rule says that it may not pass then.
-        """
+        """Raise ``VaultError`` where the rule says that an answer may not pass unread."""
         strict = refuses_unread(self._operation) and self.must_buffer(status, headers)
         taken = strict and self._outcome(status, headers, None) is _TAKEN
         if taken and wants_body(self._plan, _TAKEN, headers):
@@ -345,10 +343,12 @@ class RuleExchange:
         return self._writing.writes if self._writing is not None else ()
 
     async def _reconcile(self, objects: Sequence[AnswerObject], revealed: Revealed) -> None:
-        self._joined.notices.other_id(self._collection, objects[0], revealed.rows[0])
+        notices, of = self._joined.notices, self._collection
+        notices.other_id(of, objects[0], revealed.rows[0])
+        notices.untold(of, untold(of, objects, revealed.values))
         if revealed.may_decide:
             reconciling = reconcile_objects(self._collection, objects, revealed, self.began)
-            await self._joined.decide(self._joined.notices.undecided_by(reconciling))
+            await self._joined.decide(notices.undecided_by(reconciling))
 
     def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
         target = self._request.target if self._request else b""

@@ -13,6 +13,7 @@ from proxy.vault.expiry import reap
 from proxy.vault.records.history import record_versions
 from tests.support.exchanges import FORM, USUAL, Desk, desk, member_form
 from tests.support.rules import operation_of
+from tests.support.table import table
 
 
 async def test_an_operation_has_a_counter_for_each_field_and_direction():
@@ -249,6 +250,23 @@ async def test_a_list_that_shows_another_kind_of_id_is_told_too(lines: Lines):
     assert (line["reason"], line["operation"]) == ("word and number", "GET /p")
 
 
+@table("shown", [["born"], ["phone"], ["id", "born"], ["name", "born"]])
+async def test_a_list_without_ids_is_told_whose_dates_nobody_can_tell(shown, lines: Lines):
+    """As of ``?fields=born`` of an application that leaves the id out."""
+    one, before = await desk(), len(lines())
+    ann = {"name": "Ann", "born": "1987-04-12", "phone": "24771"}
+    stored = [await one.create(ann, number) for number in (1, 2)]
+    people = [{name: of[name] for name in shown} for of in stored]
+    clear = [{name: {**ann, "id": number}[name] for name in shown} for number in (1, 2)]
+    untold = shown in (["born"], ["phone"])
+    for _ in range(2):
+        assert await one.shown(people, "GET /p") == (people if untold else clear)
+        assert (await one.shown(people[:1], "GET /p/1")) == clear[:1]
+    said = [(one["field"], one["operation"], one["event"][:38]) for one in lines()[before:]]
+    assert said == [(shown[0], "GET /p", "an answer shows objects without their ")] * untold
+    assert (one.events["untold"] > 0) is untold
+
+
 async def test_a_copied_row_has_an_id_of_its_own(lines: Lines):
     one = await desk(fields=FIELDS)
     stored = await one.create(ANN)
@@ -266,6 +284,7 @@ async def test_an_id_that_is_given_again_leaves_the_record_before_in_its_history
     kept = (FIELDS[0], FIELDS[1].replace("find: [exact]", "keep_as: key3"), FIELDS[3])
     one = await desk(*OPERATIONS, fields=kept if hosted else FIELDS[:4], hosted=hosted)
     await one.create({"name": "Ann", "born": "1987-04-12"}, 7)
+    (ann,) = (await one.people.by_key(["7"])).values()
     assert "displaced" not in one.events
     assert "reason" not in one.audit.lines[-1]
 
@@ -289,7 +308,7 @@ async def test_an_id_that_is_given_again_leaves_the_record_before_in_its_history
     assert total == 1
     (row,) = (await people.by_key(["7"])).values()
     (before,) = past
-    was = row._replace(rid=before.rid, version=before.version, salt=before.salt, body=before.body)
+    was = ann._replace(version=before.version, salt=before.salt, body=before.body)
     body = people.sealer.open(was)
     assert {name: values[0].text for name, values in body.values.items()} == {
         "name": "Ann",
