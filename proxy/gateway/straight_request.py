@@ -194,7 +194,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
                 head = rewriting.restored_head(answer)
             if head and exchange.restore(body) is not None:
                 self.answer, self.head, self.status = answer, head, status
-                exchange.tagged = rewriting.HASH in head
+                exchange.tagged = head.find(rewriting.HASH) >= 0
                 if not exchange.settles:
                     self.phase = _TELLING
                     exchange.tell(status, self)
@@ -234,7 +234,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         self._hand_over()
 
     def _answer(self) -> None:
-        if rewriting.HASH in self.head:
+        if self.exchange.tagged:
             self._tag()
         incoming, body = self.incoming, self.out
         self.phase = _WRITTEN
@@ -242,7 +242,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         incoming.size += len(body)
         length = b"Content-Length: %d\r\n" % len(body) if body else b""
         tail = b"Connection: close\r\n\r\n" if incoming.close else b"\r\n"
-        data = b"%b%b%b%b" % (self.head, length, tail, body)
+        data = self.head + length + tail + body
         transport = incoming.connection.transport
         if transport is not None:
             transport.write(incoming.with_fields(data) if incoming.answer_fields else data)

@@ -67,7 +67,7 @@ def straight_route(
     """Route of the requests of this head; ``None``: their exchange is not ordinary."""
     head = incoming.head
     target = head.target
-    if head.method == "HEAD" or b"?" in target:
+    if head.method == "HEAD" or target.find(b"?") >= 0:
         return None
     key = id(match.operation), head.method
     same: _SameFields | None = head.common.get(key)

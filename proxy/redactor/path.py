@@ -77,7 +77,7 @@ def split_target(target: bytes) -> Target:
             target = target[absolute.end() :]
         target = b"/" + target.removeprefix(b"*").removeprefix(b"/")
     path, _, query = target.partition(b"?")
-    if b"#" in target:
+    if target.find(b"#") >= 0:
         return Target(path.partition(b"#")[0], query.partition(b"#")[0], authority)
     return Target(path, query, authority)
 

@@ -212,7 +212,7 @@ def _request_line(line: bytes, limits: Heads) -> tuple[str, bytes, int]:
             "its first line is not method, target and HTTP/1.0 or HTTP/1.1"
         ) from None
     name = _METHODS.get(method) or _method(method)
-    if b"\t" in target or (target[:1] != b"/" and not _is_target(name, target)):
+    if target.find(b"\t") >= 0 or (target[:1] != b"/" and not _is_target(name, target)):
         raise BadMessageError("its target does not begin with a slash, or holds white space")
     return name, target, minor
 

@@ -184,7 +184,7 @@ class RequestReader(_MessageReader):
         return (last.again(start), end) if same else None
 
     def _remember(self, raw: bytes, head: RequestHead) -> None:
-        short = len(raw) <= _REMEMBERED and b"?" not in head.target
+        short = len(raw) <= _REMEMBERED and head.target.find(b"?") < 0
         self._last = (raw, head) if short else (b"", None)
 
     def feed(self, data: bytes, room: int = READ_AHEAD) -> list[Message]:
@@ -380,7 +380,7 @@ class ResponseReader(_MessageReader):
                 raise BadMessageError("it has too many interim answers before it")
             return
         self._interim = 0
-        if head.status >= 200 and len(raw) <= _REMEMBERED and b"ookie" not in head.block:
+        if head.status >= 200 and len(raw) <= _REMEMBERED and head.block.find(b"ookie") < 0:
             if len(self._heads) >= _HEADS:
                 self._heads.clear()
             self._heads[raw] = head
