@@ -9,7 +9,7 @@ tokens and by the id. It tells only of what nothing else tells, so it never hide
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
@@ -18,7 +18,8 @@ from proxy.offload import busy, give_way, run_in_thread
 from proxy.storage.changes import Change, Insert
 from proxy.storage.rows import ERASED_AT, Row, RowState
 from proxy.tokenization.base import Resolution, Tokenizer
-from proxy.vault.body import RecordBody, TokenizedValue
+from proxy.tokenization.digits import digits_of
+from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.earlier_values import RECORD_ID, erased, stored_values
 
@@ -36,14 +37,18 @@ class _Mark(NamedTuple):
     hashes: Sequence[bytes]
 
 
-async def leave_marks(collection: Collection, rows: Iterable[Row]) -> list[Change]:
+async def leave_marks(
+    collection: Collection, rows: Iterable[Row], *, expired: bool = False
+) -> list[Change]:
     """The changes that leave a mark of each of these records, which end in the same commit.
 
-    None of one that does not open, or that stands for no token.
+    None of one that does not open, or has no token. ``expired``: their time is over. Such records
+    are many, so only those with a token that people take for a value leave a mark, for as long
+    again as they were there.
     """
     marks: list[_Mark] = []
     for row in rows:
-        mark = await _mark(collection, row)
+        mark = await _mark(collection, row, expired=expired)
         marks += [] if mark is None else [mark]
         if busy():
             await give_way()
@@ -60,7 +65,9 @@ async def leave_marks(collection: Collection, rows: Iterable[Row]) -> list[Chang
     return changes
 
 
-async def _mark(collection: Collection, row: Row) -> _Mark | None:
+async def _mark(collection: Collection, row: Row, *, expired: bool) -> _Mark | None:
+    if row.updated_at >= ERASED_AT:
+        return None
     try:
         _, key = collection.sealer.open_with_key(row)
         versions = await collection.versions(row)
@@ -77,10 +84,12 @@ async def _mark(collection: Collection, row: Row) -> _Mark | None:
     left = {name: erased(of.values()) for name, of in tokens.items() if of}
     if not left or owner is None:
         return None
+    tokenizers = collection.state.hosted.get(owner, collection.tokenizers)
+    if expired and not _mistakable(tokenizers, left):
+        return None
     if ident is not None:
         left[RECORD_ID] = erased((TokenizedValue(0, "", True, ident, False),))
     hasher, hashes = collection.context.keyset.hasher, list[bytes]()
-    tokenizers = collection.state.hosted.get(owner, collection.tokenizers)
     for name, values in left.items():
         hash_of, tokenizer = hasher("token", owner, name), tokenizers.get(name)
         hashes += [
@@ -88,7 +97,20 @@ async def _mark(collection: Collection, row: Row) -> _Mark | None:
             for one in values
             if name == RECORD_ID or (tokenizer is not None and _tells(tokenizer, one.stands_for))
         ]
-    return _Mark(_row(collection, RecordBody(earlier=left)), hashes)
+    lasts = _LASTS
+    if expired:
+        lasts = min(lasts, (row.expires_at or 0) - row.created_at)
+    return _Mark(_row(collection, RecordBody(earlier=left), lasts), hashes)
+
+
+def _mistakable(tokenizers: Mapping[str, Tokenizer], fields: TokenizedFields) -> bool:
+    """Whether people take a token of these for a value: it is a number, or too small for a word."""
+    return any(
+        digits_of(one.token)
+        or ((of := tokenizers.get(name)) is not None and of.resolution is Resolution.BY_RECORD)
+        for name, values in fields.items()
+        for one in values
+    )
 
 
 def _tells(tokenizer: Tokenizer, token: Value) -> bool:
@@ -110,10 +132,10 @@ def _owner(collection: Collection, key: str | None) -> tuple[str | None, str | N
     return f"{collection.name}/{entity}", ident
 
 
-def _row(collection: Collection, content: RecordBody) -> Row:
+def _row(collection: Collection, content: RecordBody, lasts: int) -> Row:
     rid, salt = collection.context.sequence(), collection.sealer.new_salt()
     now, cells = collection.clock(), collection.cells(content)
-    end, sealer = now + _LASTS, collection.sealer.record(rid, salt)
+    end, sealer = now + lasts, collection.sealer.record(rid, salt)
     body = sealer.body(content, 1, collection.state.columns.bind(now, ERASED_AT, end, cells))
     statement = sealer.unbound(RowState.PENDING, ERASED_AT)
     state = RowState.PENDING

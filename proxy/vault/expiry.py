@@ -7,6 +7,7 @@ from proxy.errors import Code, VaultError
 from proxy.storage.changes import Change, Conflict, Remove, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.collection import Collection
+from proxy.vault.erasure import leave_marks
 from proxy.vault.genuine import is_genuine_change, may_end
 from proxy.vault.proxied.deletes import overdue
 from proxy.vault.proxied.merge_duplicates import unneeded
@@ -43,12 +44,14 @@ async def _expire(collection: Collection, rids: Sequence[int]) -> int:
                 free.append(row)  # noqa: PERF401  # what is locked is let go if this is stopped
         rows = await collection.store.rows(collection.table, [row.rid for row in free])
         due = [
-            row.rid
+            row
             for row in rows.values()
             if not collection.alive(row) and await may_end(collection, row)
         ]
         if due:
-            await collection.store.commit(collection.table, [Remove(rid) for rid in due])
+            marks = await leave_marks(collection, due, expired=True)
+            changes: list[Change] = [*(Remove(row.rid) for row in due), *marks]
+            await collection.store.commit(collection.table, changes)
         return len(due)
     finally:
         locks.release([row.key for row in free if row.key is not None])

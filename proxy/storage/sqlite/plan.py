@@ -129,6 +129,7 @@ NARROW_ROWS = 50_000
 #: Rows that must not be shown, up to which they are named instead of looking at the state of every
 #: row.
 HIDDEN = 10_000
+_ALL = -1  # no bound
 
 
 def condition_columns(where: Where) -> set[str | None]:
@@ -176,9 +177,13 @@ class Planner:
         self.rows = f"r_{layout.table} AS r"
         self._tokens = TokenIndex(connection, layout.table)
         self._now = now
-        self._hidden = self.count(f"SELECT 1 FROM r_{self._table} WHERE state = 1", [], HIDDEN + 1)
+        self._hidden = self._count_hidden(HIDDEN + 1)
+
+    def _count_hidden(self, bound: int) -> int:
+        """Count the rows that must not be shown, of each reason at most ``bound``."""
+        pending = f"SELECT 1 FROM r_{self._table} WHERE state = 1"
         expired = f"SELECT 1 FROM r_{self._table} WHERE expires_at <= ? AND state = 0"
-        self._hidden += self.count(expired, [now], HIDDEN + 1)
+        return self.count(pending, [], bound) + self.count(expired, [self._now], bound)
 
     def way(self, where: Where, most: int | None = None) -> AccessPath:
         """The way to the rows that may be shown and hold; nobody wants more than ``most``."""
@@ -268,9 +273,10 @@ class Planner:
 
     def total(self, where: Where, way: AccessPath) -> int:
         """Count the visible rows that match."""
-        if parts_of(where) == () and self.is_bare:
+        if parts_of(where) == ():
             text = "SELECT rows FROM tables WHERE name = ?"
-            return int(self._connection.execute(text, (self._table,)).fetchone()[0]) - self._hidden
+            rows = int(self._connection.execute(text, (self._table,)).fetchone()[0])
+            return rows - (self._hidden if self.is_bare else self._count_hidden(_ALL))
         text, values = way.condition
         return int(
             self._connection.execute(

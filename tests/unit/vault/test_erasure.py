@@ -153,6 +153,26 @@ async def test_tokens_of_versions_in_doubt_and_of_erased_values_are_among_them()
         assert await shown(made, "17", {"born": born}) == {"born": ""}
 
 
+async def test_an_expired_record_is_told_for_as_long_again_if_it_had_what_looks_like_a_value() -> (
+    None
+):
+    made = await make_bench(recipe=person(expires=1_000))
+    born = {"born": (await add(made, "17", name="Ann", born="1931-02-27"))["born"]}
+    number = {"phone": (await add(made, "18", phone="+46701234567"))["phone"]}
+    word = await add(made, "19", name="Bo")
+    made.clock.advance(1_000)
+    assert await delete_expired(made.people) == 3
+    assert [row.expires_at for row, _ in await marks(made)] == [made.clock() + 1_000] * 2
+    made.clock.advance(999)
+    assert await delete_expired(made.people) == 0
+    assert await shown(made, "17", born) == {"born": ""}
+    assert await shown(made, None, number) == {"phone": ""}
+    assert await shown(made, "19", word) == {"name": None}
+    made.clock.advance(1)
+    assert await delete_expired(made.people) == 2
+    assert await made.store.scan(made.people.table, 0, 10) == []
+
+
 async def test_records_without_tokens_leave_nothing() -> None:
     made = await make_bench()
     await add(made, "17")

@@ -7,14 +7,20 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.model.schema import RECORDS_SCHEMA, records_schema
 from proxy.vault.environments import load_keyset
+from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.delete import delete_one
 from proxy.vault.records.history import record_versions
+from proxy.vault.schemas.catalog import open_catalog
 from tests.support.rerooting import House, fill, hash_house
 from tests.support.vaults import draft, person, token
+from tests.unit.vault.proxied.test_hosted import recipe, sent
 
 __all__ = ["hash_house"]
 
@@ -96,3 +102,29 @@ async def test_so_do_earlier_values_that_a_rule_keeps(house: House) -> None:
     await house.finish()
     assert not house.digests() & before
     assert await restored() == ["+46701234567", "+46709999999"]
+
+
+async def test_so_does_what_it_collects_among_records_of_callers(house: House) -> None:
+    catalog = await open_catalog(house.vault, house.reported.append, [records_schema()])
+    people = Hosted(recipe(), "person", catalog.host(RECORDS_SCHEMA))
+    drafts = [sent(key3="ann@example.com", spare=key) for key in ("17", "18")]
+    (first, made) = await stage_creates(people, drafts, ["17", "18"])
+    await bind(people, [(first, "17"), (made, "18")])
+    tokens = {name: token(made, name) for name in made.tokens}
+    ((_, row),) = (await people.by_key(["17"])).items()
+    gone = {(name, of[0].token) for name, of in people.sealer.open(row).values.items()}
+    await delete_one(catalog.records(RECORDS_SCHEMA), "rules:person/17", "chief", nothing)
+
+    async def restored() -> list[list[Any]]:
+        items = [AnswerObject(None, tuple(tokens.items())), AnswerObject("17", tuple(sorted(gone)))]
+        return (await reveal_objects(people, items)).values
+
+    expected = await restored()
+    assert None not in [*expected[0], *expected[1]]
+    before = house.digests()
+    await house.rotate()
+    assert await restored() == expected
+    await house.finish()
+    assert not house.digests() & before
+    assert await restored() == expected
+    await catalog.close()
