@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from proxy.redactor.forks import each_operation
+from proxy.redactor.load.entities import needs_record
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.rules import Entity, Restore, RuleSet, Verb
 from proxy.redactor.tools.difference import RuleChange, RuleEffect
@@ -20,6 +21,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     hints += map(_lower_cased, rules.entities)
     hints += [_versions(one, rules) for one in rules.entities]
     hints += [_believable(one, rules) for one in rules.entities]
+    hints += [_dates_in_lists(one, rules) for one in rules.entities]
     hints += [_sent_ids(rules), _any_redirect(rules)]
     hints += [_any_path(rules), _unnamed_start(rules)]
     return {
@@ -112,6 +114,29 @@ def _believable(entity: Entity, rules: RuleSet) -> str:
         f"{', '.join(sorted(fields))} of {entity.name}: {', '.join(labels)} shows the token of a "
         "record that the vault does not have (deleted there, or not in its backup) as a number "
         "that people believe; write token: opaque where the application's column is text"
+        if labels
+        else ""
+    )
+
+
+def _dates_in_lists(entity: Entity, rules: RuleSet) -> str:
+    """A hint about pages that show no small token, as their rules say; empty for none."""
+    small = {
+        one.name
+        for one in entity.fields.values()
+        if needs_record(one.shape) and SHAPES[one.shape.name].looks_like
+    }
+    labels, fields = dict[str, None](), set[str]()
+    for one in each_operation(rules.operations):
+        answer = one.response
+        left = small - answer.only
+        if one.entity.name == entity.name and answer.restore in _PAGES and answer.only and left:
+            labels[one.label] = None
+            fields |= left
+    return (
+        f"{', '.join(sorted(fields))} of {entity.name}: 'only' says that the page of "
+        f"{', '.join(labels)} has none; if it has, as a list may, people believe the token there; "
+        "write token: opaque where the application's column is text"
         if labels
         else ""
     )

@@ -45,6 +45,23 @@ async def stored(one: Desk, ident: int, **values: str) -> dict[str, Any]:
     return await one.create(values, ident)
 
 
+@table(
+    ("member", "refused"),
+    [("na-me", True), ("Name", True), ("name_", True), ("na.me", False), ("nickname", False)],
+)
+async def test_a_near_match_of_a_name_in_one_request_refuses_all(member: str, refused: bool):
+    one = await desk(*USUAL, BATCH)
+    several = inner("POST", "/p", {"name": "Ann"}), inner("POST", "/p", {member: "secret"})
+    if not refused:
+        assert (await batch(one, *several)).json["requests"][1] == several[1]
+        return
+    with pytest.raises(VaultError) as caught:
+        await batch(one, *several)
+    assert caught.value.code is Code.AMBIGUOUS_JSON
+    assert "secret" not in caught.value.message
+    assert await one.counts() == (0, 0, 0)
+
+
 async def test_each_request_is_ruled_as_if_it_came_alone():
     one = await desk(*USUAL, BATCH)
     bob = await stored(one, 2, name="Bob")

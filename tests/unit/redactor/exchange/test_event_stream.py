@@ -51,6 +51,17 @@ async def test_each_line_is_restored_and_all_else_stays():
     assert one.events["unreadable_answer"] == 1
 
 
+@table("member", ["na-me", "Name", "name_", "na.me", "_name"])
+async def test_a_line_with_a_near_match_of_a_name_shows_it_as_it_came_and_the_next_is_restored(
+    member: str,
+):
+    one, (ann, eve) = await people()
+    near = {"id": 1, member: ann["name"]}
+    (first, second, _) = await streamed(one, "GET /lines", [line(near), line(eve)], NDJSON)
+    assert json.loads(first) == near
+    assert json.loads(second) == {**EVE, "id": 2}
+
+
 async def test_each_line_comes_as_soon_as_it_is_whole():
     one, (ann, eve) = await people()
     pieces = [line(ann) + line(eve)[:9], line(eve)[9:], b'{"id": 3}']

@@ -345,7 +345,10 @@ async def test_members_of_a_form_where_a_rule_names_none_are_told_in_the_sample(
 # ---------------------------------------------------------------------- arguments of GraphQL
 
 GRAPH = """{match: POST /g, graphql: {Query.find: {read: p, arguments: {mail: email, q: {refuse: always}}},
-  Mutation.add: {create: p, object: input}, Query.goods: {pass: true}}}""".replace("\n", " ")
+  Mutation.add: {create: p, object: input}, Query.goods: {pass: true},
+  Mutation.rename: {update: p, key: id, arguments: {name: name, to.mail: email}}}}""".replace(
+    "\n", " "
+)
 
 
 async def asked(*bodies: Any) -> tuple[list[tuple[str, list[str]]], str]:
@@ -382,6 +385,18 @@ async def test_arguments_that_no_rule_names_are_told_by_their_way():
     assert (
         'kind="email",operation="POST /g",parameter="find.where.text",place="argument"' in rendered
     )
+
+
+async def test_arguments_beside_those_that_are_values_themselves_are_told_of():
+    named = 'name: "Bo", to: {mail: "bo@example.com"}'
+    hits, rendered = await asked(
+        f"mutation {{ rename(id: 7, {named}) {{ id }} }}",
+        f'mutation {{ rename(id: 7, {named}, reason: "zorbina@example.com") {{ id }} }}',
+        'mutation { rename(id: 7, to: {cc: ["zorbina@example.com"]}) { id } }',
+        'mutation { rename(id: "zorbina", reason: "moved") { id } }',
+    )
+    assert hits == [("rename.reason", ["email"]), ("rename.to.{word}", ["email"])]
+    assert 'parameter="rename.reason",place="argument"' in rendered
 
 
 async def test_and_in_variables_and_lists_of_operations():

@@ -70,6 +70,20 @@ def test_rules_that_tell_of_versions_are_hinted_at() -> None:
         assert not any("versions: keep" in one for one in rules_data(load_text(text))["hints"])
 
 
+def test_a_list_that_shows_no_date_as_its_rule_says_is_hinted_at() -> None:
+    dated = RULES.replace("name: {kind: name}", "name: {kind: name}, born: {kind: date%s}")
+    page = "  - {match: %s, read: contact, response: {restore: html, only: [name%s}}\n"
+    for token, match, rest, hinted in (
+        ("", "GET /list", "]", True),
+        (", token: opaque", "GET /list", "]", False),
+        ("", '"GET /list/{id}"', "]", True),
+        ("", '"GET /list/{id}"', ", born], form: {birthday: born}", False),
+    ):
+        hints = rules_data(load_text(dated % token + page % (match, rest)))["hints"]
+        said = [one.split(":")[0] for one in hints if "'only' says" in one]
+        assert said == ["born of contact"] * hinted
+
+
 def test_an_update_that_any_redirect_confirms_is_hinted_at() -> None:
     form = '  - {match: "POST /contacts/{id}", update: contact, request: {form: {name: name}}, response: {success: %s}}\n'
     for success, hinted in (
