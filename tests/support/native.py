@@ -15,10 +15,10 @@ from tests.support.unavailable import Unavailable
 
 
 @cache
-def _compiled() -> NativeCode | None:
+def _compiled(*flags: str) -> NativeCode | None:
     with TemporaryDirectory() as folder:
         try:
-            native.compile_into(Path(folder), "-Wextra", "-Werror")
+            native.compile_into(Path(folder), "-Wextra", "-Werror", *flags)
         except FileNotFoundError:
             return None
         loaded = native.load_from(Path(folder))
@@ -26,9 +26,11 @@ def _compiled() -> NativeCode | None:
     return loaded
 
 
-def compiled(unavailable: Unavailable) -> NativeCode:
-    """The functions of the extension; the test is skipped where there is no compiler."""
-    code = _compiled()
+def compiled(unavailable: Unavailable, *flags: str) -> NativeCode:
+    """The functions of the extension, compiled with these flags; the test is skipped where there is
+    no compiler.
+    """
+    code = _compiled(*flags)
     if code is None:
         unavailable("native code", "no C compiler was found")
     return code

@@ -239,6 +239,26 @@ def test_words_are_those_of_python(code):
             write("x" * 16)
 
 
+def test_strings_are_read_alike_with_sixteen_bytes_at_a_time_and_with_eight(find, unavailable):
+    other = compiled(unavailable, "-U__SSE2__").find
+    chance, found = random.Random(7), [0, 0]
+    for number in range(rounds(2000)):
+        body = document(chance)
+        if number % 2:
+            body = damaged(chance, body)
+        for selection in FLAT:
+            selection.find(b"{}", 64)
+            layouts = layouts_of(selection)
+            leaves = find(body, 64, layouts)
+            assert leaves == other(body, 64, layouts), body
+            found[leaves is None] += 1
+    assert min(found) > 100, found
+    for size in range(40):  # whatever ends a string stands at any place of a piece
+        for end in (b'"', b"\\n\"", "é\"".encode(), b"\x7f\"", b"\x1f\"", b"\xff\"", b""):
+            body = b'{"name":"%b%b}' % (b"x" * size, end)
+            assert find(body, 64, layouts) == other(body, 64, layouts), body
+
+
 #: What stands around a value, or around its base64.
 _AROUND = (b'"', b"", b" ", b"=", b"\n", b"a", b"1", b"+/", b"-_", b"\0", b"x" * 14)
 
