@@ -18,6 +18,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.offload import BRIEF, SMALL
 from proxy.redactor.json.arrays import AlikeObjects
+from proxy.redactor.json.native import native_code
 from proxy.redactor.message import Request, Spellings
 from proxy.redactor.passed_places import PassedParts, cut_out, without_passed
 from proxy.redactor.plan import BodyPlan, OperationPlan
@@ -35,6 +36,9 @@ from proxy.redactor.value_search import (
 )
 
 _NAME: Final = re.compile(rb"[A-Za-z_]\w*")
+
+#: See ``NativeCode.cut``; ``None`` where it was not compiled.
+_cut: Final = native_code and native_code.cut
 
 #: Technical fields without personal data.
 _TECHNICAL: Final = frozenset(
@@ -84,6 +88,12 @@ class BodyCutter:
         leaves = self._flat.whole(body) if short else self._selection.brief(body, self._depth)
         if leaves is None:
             return None
+        spans, nothing = leaves[1][1:], self._nothing if len(body) < LONG_BODY else ()
+        if short and _cut is not None:
+            parts = _cut(body, leaves, self._names, bool(nothing))
+            if parts is None:
+                return None
+            return CutBody(leaves[0], parts[0], parts[1], spans, parts[2], parts[3])
         texts, raws, pieces, reached = (
             list[str | None](),
             list[bytes](),
@@ -91,8 +101,6 @@ class BodyCutter:
             0,
         )
         fields, names, view = dict[str, str](), self._names, body if short else memoryview(body)
-        nothing = self._nothing if len(body) < LONG_BODY else ()
-        spans = leaves[1][1:]
         for leaf, (start, end) in zip(leaves[0], spans, strict=True):
             raw = body[start:end]
             if raw in nothing:

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from proxy.redactor import select, value_search
+from proxy.redactor import guard, select, value_search
 from proxy.redactor.exchange import straight_exchange, straight_plan
 from proxy.redactor.json import arrays, native
 from proxy.redactor.json.native import NativeCode
@@ -41,5 +41,6 @@ def use(code: NativeCode | None, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (arrays, select, straight_exchange):
         monkeypatch.setattr(module, "find_leaves", code and code.find)
     monkeypatch.setattr(value_search, "_absent", code and code.absent)
+    monkeypatch.setattr(guard, "_cut", code and code.cut)
     words = {} if code is None else {write62: code.write62, write32: code.write32}
     monkeypatch.setattr(straight_plan, "_native_words", words)

@@ -4,7 +4,7 @@
  * Optional twins of Python code, which is their oracle. "find" is that of FastSelector.brief
  * (proxy/redactor/select.py). It accepts only what is JSON beyond doubt (RFC 8259, strict UTF-8,
  * escapes that are whole characters) and gives None for everything else: the Python code then
- * decides, and tells of faults. "write62" and "write32" are those of proxy/tokenization/common.py;
+ * decides, and tells of faults. "cut" is that of BodyCutter (proxy/redactor/guard.py). "write62" and "write32" are those of proxy/tokenization/common.py;
  * "absent" that of suspects (proxy/redactor/value_search.py), which decides where it is in doubt.
  *
  * Nothing is allocated and no Python object touched while a text is read, so that the interpreter's
@@ -323,6 +323,85 @@ static PyObject *find(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     return result;
 }
 
+/* ---------------------------------------------------------------- texts, cut out of a body */
+
+static int append(PyObject *list, PyObject *item) /* which is not the caller's any more; 0: an error */
+{
+    int done = item != NULL && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return done;
+}
+
+typedef struct { PyObject *texts, *fields, *raws, *pieces; } parts;
+
+/* One more leaf; "reached" is where the one before ends. 1: it was cut out; 0: it is no plain text; -1: an error. */
+static int cut_one(const char *body, Py_ssize_t *reached, const Py_ssize_t *span, PyObject *name, int empties, parts *of)
+{
+    const char *raw = body + span[0];
+    Py_ssize_t size = span[1] - span[0];
+    if (empties && ((size == 4 && !memcmp(raw, "null", 4)) || (size == 2 && !memcmp(raw, "\"\"", 2))))
+        return PyList_Append(of->texts, Py_None) == 0 ? 1 : -1;
+    if (size < 3 || raw[0] != '"' || memchr(raw, '\\', size) != NULL)
+        return 0;
+    PyObject *text = PyUnicode_DecodeUTF8(raw + 1, size - 2, NULL);
+    int done = text != NULL && PyList_Append(of->texts, text) == 0 && PyDict_SetItem(of->fields, text, name) == 0;
+    Py_XDECREF(text);
+    done = done && append(of->raws, PyBytes_FromStringAndSize(raw, size)) &&
+           append(of->pieces, PyBytes_FromStringAndSize(body + *reached, span[0] - *reached)) &&
+           append(of->pieces, PyBytes_FromStringAndSize("", 0));
+    *reached = span[1];
+    return done ? 1 : -1;
+}
+
+static int cut_all(const char *body, Py_ssize_t size, PyObject *const *arguments, parts *of) /* as cut_one */
+{
+    PyObject *numbers = PyTuple_GetItem(arguments[1], 0), *spans = PyTuple_GetItem(arguments[1], 1);
+    Py_ssize_t count = numbers == NULL ? -1 : PySequence_Size(numbers), reached = 0;
+    int empties = PyObject_IsTrue(arguments[3]), done = count < 0 || spans == NULL || empties < 0 ? -1 : 1;
+    for (Py_ssize_t at = 0; done == 1 && at < count; at++) {
+        Py_ssize_t span[2] = {0, 0};
+        PyObject *number = PySequence_GetItem(numbers, at), *pair = PySequence_GetItem(spans, at + 1);
+        PyObject *name = number == NULL ? NULL : PyObject_GetItem(arguments[2], number);
+        if (name == NULL || pair == NULL || !PyArg_ParseTuple(pair, "nn", &span[0], &span[1]))
+            done = -1;
+        else
+            done = reached <= span[0] && span[0] <= span[1] && span[1] <= size
+                       ? cut_one(body, &reached, span, name, empties, of)
+                       : 0;
+        Py_XDECREF(number);
+        Py_XDECREF(pair);
+        Py_XDECREF(name);
+    }
+    if (done == 1 && !append(of->pieces, PyBytes_FromStringAndSize(body + reached, size - reached)))
+        return -1;
+    return done;
+}
+
+static PyObject *cut(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    char *body;
+    Py_ssize_t size;
+    (void)module;
+    if (given != 4 || !PyTuple_Check(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "cut takes a text, its leaves, their names, and whether they may be empty");
+        return NULL;
+    }
+    if (PyBytes_AsStringAndSize(arguments[0], &body, &size) < 0)
+        return NULL;
+    parts of = {PyList_New(0), PyDict_New(), PyList_New(0), PyList_New(0)};
+    int done = -1;
+    if (of.texts != NULL && of.fields != NULL && of.raws != NULL && of.pieces != NULL)
+        done = cut_all(body, size, arguments, &of);
+    PyObject *result = done == 1 ? PyTuple_Pack(4, of.texts, of.fields, of.raws, of.pieces) : NULL;
+    Py_XDECREF(of.texts);
+    Py_XDECREF(of.fields);
+    Py_XDECREF(of.raws);
+    Py_XDECREF(of.pieces);
+    if (done == 0)
+        Py_RETURN_NONE;
+    return result;
+}
+
 /* ---------------------------------------------------------------- words of tokens */
 
 static int block_of(PyObject *block, uint64_t *halves) /* the two numbers of 16 bytes; -1: an error */
@@ -520,6 +599,7 @@ static PyObject *absent(PyObject *module, PyObject *const *arguments, Py_ssize_t
 
 static PyMethodDef functions[] = {
     {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, "Leaves of a text, and their spans; None: in doubt."},
+    {"cut", (PyCFunction)(void (*)(void))cut, METH_FASTCALL, "Texts of leaves, and what is around; None: another value."},
     {"write62", write62, METH_O, "16 bytes as a word of 22 letters and digits."},
     {"write32", write32, METH_O, "16 bytes as a word of 26 small letters and digits."},
     {"absent", (PyCFunction)(void (*)(void))absent, METH_FASTCALL, "Whether no value stands in a text in any form."},

@@ -37,10 +37,20 @@ class FindLeaves(Protocol):
     ) -> FoundLeaves | None: ...
 
 
+CutTexts = Callable[
+    [bytes, FoundLeaves, Sequence[str], bool],
+    tuple[list[str | None], dict[str, str], list[bytes], list[bytes | memoryview]] | None,
+]
+
+
 class NativeCode(NamedTuple):
     """The functions of the extension."""
 
     find: FindLeaves
+    #: of a text, its leaves, their names by number, and whether places may be empty: the texts of
+    #: the leaves, the names by text, the texts as they are written, and the pieces around them;
+    #: ``None``: a leaf is something else
+    cut: CutTexts
     write62: Callable[[bytes], str]  #: as that of ``proxy.tokenization.common``
     write32: Callable[[bytes], str]
     #: whether none of these values, each with its field, stands in a text or in what its base64

@@ -17,13 +17,17 @@ from typing import Any, cast
 import pytest
 
 from proxy.errors import VaultError
+from proxy.redactor import guard
+from proxy.redactor.guard import BodyCutter
 from proxy.redactor.json import native
 from proxy.redactor.json.native import FindLeaves, FoundLeaves, NativeCode
+from proxy.redactor.plan import make_plan
 from proxy.redactor.select import Selection
 from proxy.redactor.value_search import LongPart, suspects
 from proxy.tokenization.common import write32, write62
 from tests.support.effort import rounds
 from tests.support.native import compiled, use
+from tests.support.rules import operation_of
 from tests.support.tree import ROOT
 from tests.support.unavailable import Unavailable
 
@@ -254,9 +258,74 @@ def test_strings_are_read_alike_with_sixteen_bytes_at_a_time_and_with_eight(find
             found[leaves is None] += 1
     assert min(found) > 100, found
     for size in range(40):  # whatever ends a string stands at any place of a piece
-        for end in (b'"', b"\\n\"", "é\"".encode(), b"\x7f\"", b"\x1f\"", b"\xff\"", b""):
+        for end in (b'"', b'\\n"', 'é"'.encode(), b'\x7f"', b'\x1f"', b'\xff"', b""):
             body = b'{"name":"%b%b}' % (b"x" * size, end)
             assert find(body, 64, layouts) == other(body, 64, layouts), body
+
+
+#: Values of members, as they are written.
+_WRITTEN = (
+    '"Ann"',
+    '"Bo Lee"',
+    '"é€😀"',
+    '""',
+    "null",
+    "7",
+    '"q\\""',
+    '"x\\u0041"',
+    "[1]",
+    "true",
+    '" "',
+    '"\x7f"',
+)
+
+
+def test_texts_are_cut_out_as_by_python(code, monkeypatch):
+    use(code, monkeypatch)
+    plan = make_plan(operation_of("{match: POST /contacts, create: contact}"))
+    assert plan.request is not None
+    assert plan.request.selection is not None
+    chance, cuts = random.Random(3), [0, 0, 0]
+    for _ in range(rounds(3000)):
+        names = chance.sample(("name", "email", "note", "größe", "a"), chance.randrange(1, 6))
+        odd = chance.random() < 0.3
+        written = [chance.choice(_WRITTEN if odd else _WRITTEN[:5]) for _ in names]
+        members = [f'"{name}":{text}' for name, text in zip(names, written, strict=True)]
+        body = ("{" + chance.choice((",", ", ", " ,\n")).join(members) + "}").encode()
+        plan.request.selection.find(body)
+        for nothing in (frozenset[bytes](), frozenset((b"null", b'""'))):
+            cutter = BodyCutter(plan, nothing)
+            found = cutter.cut(body)
+            with monkeypatch.context() as without:
+                without.setattr(guard, "_cut", None)
+                assert cutter.cut(body) == found, body
+            cuts[2 if found is None else None in found.texts] += 1
+    assert min(cuts) > 200, cuts
+
+
+def test_spans_that_are_none_are_refused_and_never_read(code):
+    names, one = ("name",), ((0,), [(0, 5), (1, 4)])
+    assert code.cut(b'["A"]', one, names, False) == (
+        ["A"],
+        {"A": "name"},
+        [b'"A"'],
+        [b"[", b"", b"]"],
+    )
+    for span in ((4, 1), (-1, 2), (1, 6), (9, 99)):
+        assert code.cut(b'["A"]', ((0,), [(0, 5), span]), names, False) is None
+    assert (
+        code.cut(b'["A"]', ((0, 0), [(0, 5), (1, 4), (1, 4)]), names, False) is None
+    )  # overlapping
+    wrong: list[Any] = [
+        (b"",),
+        ("", one, names, 0),
+        (b"", one, (), 0),
+        (b"", ((0,), [1, 2]), names, 0),
+        (b"", 7, names, 0),
+    ]
+    for arguments in wrong:
+        with pytest.raises((TypeError, IndexError, SystemError)):
+            code.cut(*arguments)
 
 
 #: What stands around a value, or around its base64.
