@@ -257,6 +257,7 @@ def test_strings_are_read_alike_with_sixteen_bytes_at_a_time_and_with_eight(find
             assert leaves == other(body, 64, layouts), body
             found[leaves is None] += 1
     assert min(found) > 100, found
+    layouts = layouts_of(FLAT[0])
     for size in range(40):  # whatever ends a string stands at any place of a piece
         for end in (b'"', b'\\n"', 'é"'.encode(), b'\x7f"', b'\x1f"', b'\xff"', b""):
             body = b'{"name":"%b%b}' % (b"x" * size, end)
