@@ -90,7 +90,8 @@ def rewritten(
         for spot, value in zip(item.spots, row, strict=True):
             if value is None:
                 continue
-            counts[spot.field] = counts.get(spot.field, 0) + 1
+            if value.text or not value.json:  # an erased one reveals nothing
+                counts[spot.field] = counts.get(spot.field, 0) + 1
             if value != spot.value:
                 spots.append(spot)
                 changed.append(value)
@@ -128,7 +129,8 @@ def _in_one(content: bytes, spots: Sequence[Spot], row: Sequence[Value | None]) 
             if (value := row[index]) is None:
                 continue
             field, start, before, text = spot.field, spot.start, spot.value, value.text
-            counts[field] = counts.get(field, 0) + 1
+            if value.text or not value.json:
+                counts[field] = counts.get(field, 0) + 1
             if start < reached or before is None or value.json != before.json:
                 return None
             if text != before.text:

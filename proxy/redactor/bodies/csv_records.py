@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
 from proxy.redactor.message import RawHeaders, canonical_uuid, header
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.restore import Edit, splice
@@ -170,9 +170,11 @@ class CsvRecords:
                 guarded = was.lstrip(b'"').startswith(b"'") or (  # by the application
                     self._escapes_formulas and is_formula(value.text)
                 )
-                text = self._dialect.written("'" * guarded + value.text, was)
+                sign = "'" * (guarded and value != NO_VALUE)
+                text = self._dialect.written(sign + value.text, was)
                 if text is not None:
                     edits.append((spot.start, spot.end, text))
+                if text is not None and value != NO_VALUE:
                     counts[spot.field] = counts.get(spot.field, 0) + 1
         return splice(some.raw, edits), counts
 

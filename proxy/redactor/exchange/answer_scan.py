@@ -18,7 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.errors import VaultError
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
@@ -346,10 +346,10 @@ class AnswerScan:
         self, status: int, quoted: Mapping[str, StoredToken], values: dict[str, Value]
     ) -> None:
         """Add the values of stored tokens, and a line of the audit log for them."""
-        if quoted:
+        if stored := [one for one in quoted.values() if one.value != NO_VALUE]:
             self.revealed = True
-            await self._joined.audit.quoted(status, quoted.values())
-            values.update((text, one.value) for text, one in quoted.items())
+            await self._joined.audit.quoted(status, stored)
+        values.update((text, one.value) for text, one in quoted.items())
 
     def _tokens(self, page: int | None) -> ErrorTokens:
         search = self._search

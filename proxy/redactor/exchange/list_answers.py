@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from proxy.errors import VaultError
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import LARGE, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import count
 from proxy.redactor.exchange.known_tokens import untold
@@ -281,7 +281,8 @@ class _List:
         for (at, bare, name, text), one in zip(spots, values, strict=True):
             value = one or self._sought.get((name, text))
             if value is not None:
-                self.counts[name] = self.counts.get(name, 0) + 1
+                if value != NO_VALUE:
+                    self.counts[name] = self.counts.get(name, 0) + 1
                 _put(pieces, at, value, Value(text, bare))
                 restored = True
         return restored

@@ -97,8 +97,8 @@ async def _in_part(
     if joined.plan.operation.verb is Verb.READ:
         look = anywhere.opened.values(), {*tokens}
         await joined.decide(settle_page(collection, *look, began, alone=False))
-    if values:
-        fields = frozenset(visible[text][0] for text in values)
+    fields = frozenset(visible[text][0] for text, value in values.items() if value != NO_VALUE)
+    if fields:
         await joined.audit.revealed_anywhere(status, anywhere.opened, collection, fields)
     if anywhere.loose:
         await joined.decide(keep(collection, anywhere.loose, began))
@@ -319,7 +319,7 @@ async def _stored_in_elements(
         (one, value if view is None or value is None else view.visible(one.field, value))
         for one, value in zip(named, stored, strict=True)
     ]
-    fields = frozenset(one.field for one, value in values if value is not None)
+    fields = frozenset(one.field for one, value in values if value not in (None, NO_VALUE))
     if fields:
         await joined.audit.revealed(answer.status, keys, fields, opened)
     edits = [(one.start, one.end, text(value.text)) for one, value in values if value is not None]

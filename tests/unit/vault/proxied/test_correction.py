@@ -191,6 +191,7 @@ ANSWERS = {
     "a list": ("GET /p", JSON, '[{"id":1,"born":"%s","phone":"%s","n":"%s"}]', '[{"id":1,"born":null,"phone":null,"n":"Ann"}]'),
     "a page": ("GET /card/1", HTML, "<b id=born>%s</b><i id=phone>%s</i>%s", "<b id=born></b><i id=phone></i>Ann"),
     "an export": ("GET /export", CSV, "ID,Born,Phone,Name\r\n1,%s,%s,%s\r\n", "ID,Born,Phone,Name\r\n1,,,Ann\r\n"),
+    "a guarded export": ("GET /export", CSV, "ID,Born,Phone,Name\r\n1,%s,'%s,%s\r\n", "ID,Born,Phone,Name\r\n1,,,Ann\r\n"),
     "events": ("GET /events", SSE, 'data: {"id":1,"born":"%s","phone":"%s","n":"%s"}\n\n', 'data: {"id":1,"born":null,"phone":null,"n":"Ann"}\n\n'),
     "lines": ("GET /lines", NDJSON, '{"id":1,"born":"%s","phone":"%s","n":"%s"}\n', '{"id":1,"born":null,"phone":null,"n":"Ann"}\n'),
     "a graph": ("POST /graphql", JSON, '{"data":{"person":{"id":1,"born":"%s","phone":"%s","n":"%s"}}}', '{"data":{"person":{"id":1,"born":null,"phone":null,"n":"Ann"}}}'),
@@ -231,15 +232,19 @@ async def test_no_answer_shows_the_token_of_an_erased_date_or_number(
     if kind == "a number":
         sent = sent.replace('"phone":"%s"', '"phone":%s')
     body = (sent % (stored["born"], stored["phone"], stored["n"])).encode()
+    lines = len(one.audit.lines)
     asked = {"query": "{person(id: 1) {id born phone n}}"} if graph else None
     call = await one.send(match, asked)
-    streams = kind in ("an export", "events", "lines")
+    streams = kind in ("an export", "a guarded export", "events", "lines")
     stream = await call.exchange.stream(200, headers) if streams else None
     if stream is not None:
         assert (await stream.restore(body) + await stream.rest()).decode() == seen
         await stream.end()
-        return
-    assert (await call.answer(200, body, headers)).body.decode() == seen
+    else:
+        assert (await call.answer(200, body, headers)).body.decode() == seen
+    # nothing was revealed of what is erased
+    revealed = [line["fields"] for line in one.audit.lines[lines:]]
+    assert revealed == ([] if record else [["name"]])
     if match == "GET /p/1":  # sent back, it empties the application's field
         back = await one.send("PUT /p/1", json.loads(seen))
         assert (back.json["born"], back.json["phone"]) == (None, None)
