@@ -19,6 +19,7 @@ from proxy.redactor import content_coding, form
 from proxy.redactor.json.text import fold_name
 from proxy.redactor.message import Spellings
 from proxy.redactor.path import without_foreign
+from proxy.redactor.rules import Operation, Verb
 
 #: Names of the member, as loosely as applications compare them.
 _NAMES = frozenset({"_method", "x-http-method-override"})
@@ -68,6 +69,9 @@ _ESCAPE = 6
 _LEFT_OUT = bytes([0x5C, *range(0x80, 0x100)])
 #: Quoted-printable escapes in place of percent ones, and nothing else that means something there.
 _QUOTED = bytes.maketrans(b"%=\r\n", b"=\0\0\0")
+#: Methods that change nothing, and all that applications let one be overridden by.
+_SAFE = frozenset({"GET", "OPTIONS", "TRACE"})
+_METHODS = _SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 #: How a body begins that may be a JSON object.
 _OBJECT = (b"{", b"\0", b"\xff\xfe", b"\xfe\xff")
 
@@ -217,6 +221,26 @@ def methods_named(method: str, query: bytes, override: str | None) -> list[str]:
     if named[0] == "POST" and query and maybe_in_query(query):
         named.extend(in_query(query))
     return list(dict.fromkeys("GET" if name == "HEAD" else name for name in named))
+
+
+def refuse_disputed(sent: str, methods: Sequence[str], operation: Operation) -> None:
+    """Raise ``VaultError`` (BAD_REQUEST) unless a request is for its operation whether the
+    application follows an override or not. ``methods`` are ``methods_named`` the one that was sent.
+
+    Else who asks for what is always answered with success (OPTIONS) would have the vault carry out
+    what no application did. Browsers and frameworks override POST alone, by methods that change.
+    And most applications take a method for another one unless it is in capitals.
+    """
+    served, verb, (own, *named) = operation.methods, operation.verb, methods
+    disputing = () if own == "POST" and verb is Verb.READ else _SAFE if own == "POST" else _METHODS
+    meant = own in ("POST", *served) and all(one in served for one in named if one in disputing)
+    if (not named or meant) and not (verb is Verb.DELETE and sent != sent.upper()):
+        return
+    raise VaultError(
+        Code.BAD_REQUEST,
+        "The request can be read as one by another method: send it by the one that is meant, in "
+        "capitals, and name no other.",
+    )
 
 
 def maybe_in_query(query: bytes) -> bool:

@@ -108,6 +108,18 @@ def path_segments(path: bytes) -> PathReading:
     return tuple(part for part in path.split(b"/") if part)
 
 
+def unmistakable(path: bytes) -> tuple[PathReading, ...]:
+    """The readings of a path that leave its segments where they stand: decoded once and without
+    parameters, and ``looser`` ones. None of a path with dot segments.
+
+    By others some applications carry out something else, and its success would end values that
+    nobody was to change.
+    """
+    parts = [unquote_to_bytes(part.partition(b";")[0]) for part in path.split(b"/")]
+    plain = tuple(filter(None, parts))
+    return () if b"." in parts or b".." in parts else (plain, *looser(plain))
+
+
 def readings(path: bytes) -> tuple[PathReading, ...]:
     """Every usual reading, without repetition, the standard one first (RFC 3986: split, decode
     once, resolve dots).

@@ -1,8 +1,7 @@
 """Routing: the operation of a request, if any. Match wide, forward exact.
 
-A plain path costs one look-up in a trie, whatever the number of rules. Only unusual paths (escapes,
-``//``, ``;``, backslash, dot segments, trailing slash) pay for ``path.readings``. What counts as
-the same request:
+A plain path costs one look-up in a trie. Only unusual paths (escapes, ``//``, ``;``, backslash, dot
+segments, trailing slash) pay for ``path.readings``. What counts as the same request:
 
 * the path in any usual reading, and in either case of its ASCII letters when no rule has it exactly
   so (frameworks that ignore case would serve it);
@@ -15,8 +14,7 @@ the same request:
 
 Readings that hit two different operations are refused (``BAD_REQUEST``), and so is a PATCH that
 anything but the real method names, if rules name its path and not that (``OPERATION_DENIED``). A
-hit and a miss is the hit; a rule with ``pass: true`` counts as a miss if another reading hits an
-operation.
+hit and a miss is the hit; ``pass: true`` counts as a miss beside an operation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +24,7 @@ from typing import Protocol
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
-from proxy.redactor.method_override import maybe_in_query, methods_named
+from proxy.redactor.method_override import maybe_in_query, methods_named, refuse_disputed
 from proxy.redactor.path import (
     PathReading,
     Target,
@@ -37,9 +35,10 @@ from proxy.redactor.path import (
     path_segments,
     readings,
     split_target,
+    unmistakable,
 )
 from proxy.redactor.path_template import PathTemplate, RouteMatch, Trie, overlaps, parse_template
-from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule
+from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule, Verb
 
 #: Why a request that no rule names may not pass on a path that rules name.
 UNNAMED = (
@@ -129,7 +128,7 @@ class _Routes:
         hit = trie.find(path)
         if hit is not None and isinstance(hit[0], Operation):
             return hit
-        if method in self.capitalized or any(map(_has_capitals, path)):
+        if method in self.capitalized or path != tuple([part.lower() for part in path]):
             return _first(hit, self.case_folded[method].find(path))
         return hit
 
@@ -198,6 +197,13 @@ class Router:
             hit = _agreed_with_looser(hit, sites, methods, paths)
         if hit is None and "PATCH" in methods[1:] and self._ruled(product(choices, paths)):
             raise VaultError(Code.OPERATION_DENIED, UNNAMED)
+        if hit is not None and isinstance(hit[0], Operation):
+            refuse_disputed(method, methods, hit[0])
+            if hit[0].verb in (Verb.UPDATE, Verb.DELETE):
+                ways = unmistakable(parts.path)
+                reached = [[one[0] for one in _hits([of], methods, ways)] for of in choices]
+                if any(all(one is not hit[0] for one in rules) for rules in reached):
+                    raise _two_ways()
         return _as_match(hit) if hit else None
 
     def ruled(self, host: str, target: bytes) -> bool:
@@ -299,10 +305,6 @@ def _matters_to_post(operation: Operation) -> bool:
     return "GET" in operation.methods and bool(rule.query or rule.body or rule.search)
 
 
-def _has_capitals(segment: bytes) -> bool:
-    return segment != segment.lower()
-
-
 def _longest_prefix_first(sites: Iterable[_Routes]) -> tuple[_Routes, ...]:
     return tuple(sorted(sites, key=lambda site: -len(site.prefix)))
 
@@ -350,7 +352,7 @@ def _agreed_with_looser(
     A rule whose template ends in a fixed text is certain: no looser reading counts then. Where the
     data of a page is asked for, its rule counts, and none whose placeholder takes the name of that.
     """
-    if agreed is not None and not _ends_openly(agreed[0]):
+    if agreed is not None and not _ends_openly(agreed[0].template):
         return agreed
     choices, paths = [tuple(sites)], tuple(paths)
     pages = tuple([page for path in paths if (page := page_of_data(path)) is not None])
@@ -361,17 +363,15 @@ def _agreed_with_looser(
     return _first(agreed, _agreed(choices, methods, loose))
 
 
-def _ends_openly(operation: Rule) -> bool:
-    """Whether the last segment of the template takes anything."""
-    last = operation.template.rstrip("/").rpartition("/")[2]
+def _ends_openly(template: str) -> bool:
+    """Whether the last segment takes anything."""
+    last = template.rstrip("/").rpartition("/")[2]
     return last.startswith("{") and last.find("}") == len(last) - 1
 
 
 def _two_ways() -> VaultError:
     return VaultError(
-        Code.BAD_REQUEST,
-        "The request can be read in two ways that different rules name; write its path and "
-        "method plainly.",
+        Code.BAD_REQUEST, "The request can be read in two ways; write its path and method plainly."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from tests.e2e.conftest import World
 from tests.support.application import Application
@@ -66,6 +67,29 @@ async def test_json_that_names_patch_is_redacted(world):
     )
     assert b"_method" in world.application.seen
     assert not any(world.application.holds(marker) for marker in MARKERS)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "override"),
+    [
+        ("OPTIONS", "/people/1", "DELETE"),
+        ("OPTIONS", "/people/1", "PUT"),
+        ("DELETE", "/files/..%2fpeople%2f1", ""),
+        ("PUT", "/files/..%2fpeople%2f1", ""),
+        ("DELETE", "//files/people/1", ""),
+    ],
+)
+async def test_the_success_of_another_request_ends_no_values(world, method, path, override):
+    """The application answers each of these with 200, and changes nothing of the record."""
+    created = await world.call("POST", "/people", 201, json=ANN)
+    assert created["id"] == 1
+    headers = {"Content-Type": "application/json"}
+    headers |= {"X-HTTP-Method-Override": override} if override else {}
+    body = b"" if "DELETE" in (method, override) else json.dumps({"name": NAME}).encode()
+    url = URL(world.instance.proxy + path, encoded=True)
+    async with world.caller.request(method, url, headers=headers, data=body) as answer:
+        assert answer.status == 400
+    assert await world.call("GET", "/people/1", 200) == created
 
 
 async def test_what_may_name_a_method_and_cannot_be_read_is_not_sent(clients):

@@ -166,6 +166,55 @@ def test_a_patch_that_only_an_override_names_is_refused_where_a_real_one_would_b
     assert hit(router, "POST", "/elsewhere?_method=patch") is None
 
 
+@table(
+    ("method", "target", "override", "hits"),
+    [
+        # A method that an override names counts beside POST, whatever follows it.
+        ("POST", "/contacts/17", "DELETE", True),
+        ("POST", "/contacts/17", "PATCH", True),
+        ("PUT", "/contacts/17", "PATCH", True),  # of one rule
+        ("POST", "/contacts/17/change/", "PUT", True),
+        ("GET", "/contacts/17", "HEAD", True),
+        ("OPTIONS", "/contacts/17", "DELETE", False),
+        ("OPTIONS", "/contacts/17", "PUT", False),
+        ("OPTIONS", "/contacts", "POST", False),
+        ("REPORT", "/contacts/17", "DELETE", False),
+        ("DELETE", "/contacts/17", "OPTIONS", False),
+        ("POST", "/contacts/17/change/", "OPTIONS", False),
+        ("POST", "/contacts/17/change/?_method=options", None, False),
+        ("delete", "/contacts/17", None, False),
+        ("patch", "/contacts/17", None, True),
+        # A record changes only by a path that every application reads as its own.
+        ("DELETE", "/contacts/17/", None, True),
+        ("DELETE", "//contacts//17", None, True),
+        ("DELETE", "/Contacts/17", None, True),
+        ("DELETE", "/%63ontacts/17;v=1", None, True),
+        ("PUT", "/contacts;v=1/a%2Fb", None, True),
+        ("DELETE", "/index.php/contacts/17", None, True),
+        ("DELETE", "http://crm.example/contacts/17", None, True),
+        ("DELETE", "/files/../contacts/17", None, False),
+        ("DELETE", "/files/..%2fcontacts%2f17", None, False),
+        ("PUT", "/files%5c..%5ccontacts%5c17", None, False),
+        ("DELETE", "/files/..;/contacts/17", None, False),
+        ("DELETE", "//files/contacts/17", None, False),
+        ("DELETE", "/%2563ontacts/17", None, False),
+        ("DELETE", "/contacts%2f17", None, False),
+        ("POST", "/x/../contacts/17/change", None, False),
+        ("POST", "/x/../contacts", None, True),  # a create ends nobody's values
+        ("GET", "/x/../contacts/17", None, True),
+    ],
+)
+def test_nothing_ends_values_that_applications_may_take_for_another_request(
+    router, method, target, override, hits
+):
+    if hits:
+        assert hit(router, method, target, override) is not None
+        return
+    with pytest.raises(VaultError) as caught:
+        hit(router, method, target, override)
+    assert caught.value.code is Code.BAD_REQUEST
+
+
 def test_an_override_that_hits_another_rule_is_refused(router):
     with pytest.raises(VaultError) as caught:
         hit(router, "POST", "/contacts", "GET")
