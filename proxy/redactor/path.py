@@ -116,8 +116,8 @@ def unmistakable(path: bytes) -> tuple[PathReading, ...]:
     nobody was to change.
     """
     parts = [unquote_to_bytes(part.partition(b";")[0]) for part in path.split(b"/")]
-    plain = tuple(filter(None, parts))
-    return () if b"." in parts or b".." in parts else (plain, *looser(plain))
+    reading = tuple(filter(None, parts))
+    return () if b"." in parts or b".." in parts else (reading, *looser(reading))
 
 
 def readings(path: bytes) -> tuple[PathReading, ...]:

@@ -14,19 +14,12 @@ import msgspec
 
 from proxy.model.schema import PathStep
 from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor.exchange.judgement import chooses_nothing
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.message import Media, RawHeaders, Request, Response, classify
+from proxy.redactor.message import Media, RawHeaders, Response, classify
 from proxy.redactor.redact import BodyObject
 from proxy.vault.proxied import reconcile_absent
 
-#: Header fields of a request that choose no part of a list, as far as applications are known.
-_CHOOSE_NOTHING: Final = frozenset(
-    b"host origin referer accept accept-encoding accept-language accept-charset user-agent "
-    b"connection upgrade-insecure-requests cache-control pragma te dnt via priority date cookie "
-    b"authorization forwarded x-real-ip x-request-id x-correlation-id x-requested-with "
-    b"traceparent tracestate".split()
-)
-_CALLER: Final = re.compile(rb"sec-|x-forwarded-|x-b3-|.*(auth|token|key|csrf|xsrf|session)")
 #: Names of header fields and members that tell of more records, of all of them, or of those that
 #: one answer has at most.
 _MORE: Final = re.compile(r"next|more|cursor|truncat|incomplete|partial", re.IGNORECASE)
@@ -64,7 +57,7 @@ class CompleteExchange(RuleExchange):
         return (
             asks
             and request.target == self._operation.template.encode()
-            and _chooses_nothing(request)
+            and chooses_nothing(request)
             and not any(_tells_part(name, value) for name, value in _texts(answer.headers))
             and _is_fresh(answer.headers, self.began)
         )
@@ -98,11 +91,6 @@ def complete(kind: type[_Kind]) -> type[_Kind]:
 
 
 _KINDS: dict[type[RuleExchange], Any] = {}
-
-
-def _chooses_nothing(request: Request) -> bool:
-    names = (name.lower() for name, _ in request.headers)
-    return all(name in _CHOOSE_NOTHING or _CALLER.match(name) for name in names)
 
 
 def _texts(headers: RawHeaders) -> Iterator[tuple[str, str]]:

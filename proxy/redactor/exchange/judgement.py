@@ -8,6 +8,7 @@ record, for a body that only looks like a refusal must lose nothing either.
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
@@ -15,7 +16,7 @@ from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.exchange.settle import answer_ids, named_of
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.json.text import unwrapped
-from proxy.redactor.message import RawHeaders, Response, header, numeric_id
+from proxy.redactor.message import RawHeaders, Request, Response, header, numeric_id
 from proxy.redactor.plan import body_plan, may_be_several, names_ids
 from proxy.redactor.redact import ParsedBody, read_answer_body
 from proxy.redactor.restore import EscapingKinds, surroundings
@@ -37,6 +38,16 @@ HINT: Final = re.compile(rb'"(?:error|ok"|(?:is_?)?succe|fail|status|code")', re
 #: Types of answers whose application has not said that they are JSON.
 _UNNAMED: Final = (b"text/html", b"text/plain", b"text/javascript")
 _TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+#: Header fields of a request that choose no part of a list, as far as applications are known.
+_CHOOSE_NOTHING: Final = frozenset(
+    b"host origin referer accept accept-encoding accept-language accept-charset user-agent "
+    b"connection upgrade-insecure-requests cache-control pragma te dnt via priority date cookie "
+    b"authorization forwarded x-real-ip x-request-id x-correlation-id x-requested-with "
+    b"traceparent tracestate".split()
+)
+_CALLER: Final = re.compile(rb"sec-|x-forwarded-|x-b3-|.*(auth|token|key|csrf|xsrf|session)")
+#: Further fields of a read of one record that do not say which one.
+_OF_ONE: Final = frozenset(b"content-type content-length if-none-match if-modified-since".split())
 
 _Read = Callable[[Response, bool], Awaitable[ParsedBody | None]]
 
@@ -167,3 +178,44 @@ def _shows_id(operation: Operation, answer: Response, body: ParsedBody, plainly:
         return False
     objects = read_answer_body(plan, body.media, answer.body, operation).items
     return len(objects) == 1 and objects[0].id == plainly
+
+
+def chooses_nothing(request: Request, also: frozenset[bytes] = frozenset()) -> bool:
+    """Whether no header field of a request may choose what it is about; ``also``: nor these."""
+    names = {name.lower() for name, _ in request.headers} - also
+    return all(name in _CHOOSE_NOTHING or _CALLER.match(name) for name in names)
+
+
+def asks_plainly(operation: Operation, request: Request | None) -> bool:
+    """Whether who answers a request with 404 can only mean the record that its rule is about.
+
+    To a path that it does not know any application says that, to everybody. Of several records it
+    may mean any one.
+    """
+    if request is None or request.method != "GET" or request.body:
+        return False
+    path, _, query = request.target.partition(b"?")
+    id_place = operation.id
+    if id_place is not None and id_place.source is IdSource.QUERY:
+        name, _, query = query.partition(b"=")
+        if unquote_to_bytes(name).decode(errors="replace") != id_place.name:
+            return False
+        query = b"&" if b"&" in query or b";" in query else b""
+    parts, own = path.split(b"/"), operation.template.encode().split(b"/")
+    return (
+        not query
+        and len(parts) == len(own)
+        and all(
+            part == one or (b"{" in one and _is_written_once(part))
+            for part, one in zip(parts, own, strict=True)
+        )
+        and chooses_nothing(request, _OF_ONE)
+    )
+
+
+def _is_written_once(part: bytes) -> bool:
+    """Whether a segment of a path is spelled as every program spells it."""
+    text = unquote_to_bytes(part)
+    if text in (b"", b".", b"..") or any(sign in text for sign in (b"/", b"\\", b"%", b";", b"\0")):
+        return False
+    return quote(text, safe="!$&'()*+,=:@-._~") == part.decode("latin-1")

@@ -19,7 +19,7 @@ from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.answer_scan import AnswerScan, is_page, refuses_unread, wants_body
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
-from proxy.redactor.exchange.judgement import declines, may_tell, respelled
+from proxy.redactor.exchange.judgement import asks_plainly, declines, may_tell, respelled
 from proxy.redactor.exchange.known_tokens import (
     Recall,
     SearchTokens,
@@ -362,7 +362,7 @@ class RuleExchange:
         if self._writing is not None:
             answer = status, headers, body
             return settle(self._writing, self._operation, outcome, answer, bool(self._own))
-        if status in _GONE and len(self._ids) == 1:  # of several it may mean any one
+        if status in _GONE and len(self._ids) == 1 and asks_plainly(self._operation, self._request):
             return self._joined.decide(reconcile_gone(self._collection, self._ids, self.began))
         return nothing_to_settle()
 
