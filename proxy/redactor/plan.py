@@ -362,13 +362,15 @@ def has_no_content(status: int, headers: RawHeaders) -> bool:
 
 #: Fields by which scripts in a page follow a redirect whose status is a success (htmx).
 _SCRIPTED: Final = (b"hx-redirect", b"hx-location")
+#: What is to be carried out (RFC 9110, section 15.3.3), or has a status in the body (RFC 4918).
+UNDECIDED: Final = frozenset({202, 207})
 #: Bytes of a plain text that are no sentence: ``OK``.
 _WORD: Final = 2
 
 
 def shows_nothing(rule: ResponseRule, status: int, headers: RawHeaders) -> bool:
-    """Whether a success is a redirect, or a page or plain text where the rule does not say what
-    success is.
+    """Whether a success is a redirect, or where the rule does not say what success is, a page, a
+    plain text or a problem document, or the promise to do something later.
 
     Applications answer a refused form in the same way: with the record, and a sentence about it.
     """
@@ -377,6 +379,8 @@ def shows_nothing(rule: ResponseRule, status: int, headers: RawHeaders) -> bool:
     if not rule.presumed:
         return False
     kind = (header(headers, b"content-type") or b"").lower()
+    if status in UNDECIDED or b"problem+" in kind:
+        return True
     if b"html" in kind or b"json" in kind:
         return b"html" in kind
     length = header(headers, b"content-length") or b""

@@ -24,7 +24,7 @@ from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import find_leaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
-from proxy.redactor.plan import BodyPlan, OperationPlan, id_in_text
+from proxy.redactor.plan import UNDECIDED, BodyPlan, OperationPlan, id_in_text
 from proxy.redactor.rules import Empty, IdSource, Match, Nulls, PatchKind, Verb
 from proxy.redactor.views import FieldView
 from proxy.storage.base import AtOnce
@@ -102,9 +102,10 @@ class AnswerReader:
 
     def __init__(self, plan: OperationPlan, view: FieldView | None) -> None:
         operation, answer = plan.operation, cast("BodyPlan", plan.response)
-        self.success = operation.response.success
         #: whether an answer of success may tell of a refusal; a create that is named was done
         self.judged = operation.verb is Verb.UPDATE and operation.response.presumed
+        success = operation.response.success
+        self.success = success - UNDECIDED if self.judged else success
         #: bytes of a request's body that is read within the event loop
         self.limit = min(operation.endpoint.limits.body, BRIEF if find_leaves is None else LARGE)
         self.writes = operation.verb is not _READ

@@ -281,3 +281,34 @@ async def test_values_with_one_token_are_kept_until_a_write_is_taken():
 )  # fmt: skip
 def test_what_stands_in_the_place_of_a_mutation_tells_whether_it_was_made(values, made):
     assert verdict(values) is made
+
+
+@table(
+    ("match", "headers", "over"),
+    [
+        ("GET /p/1", (), True),
+        ("GET /p/%31", (), False),
+        ("GET /%70/1", (), False),
+        ("GET /%2570/1", (), False),
+        ("GET /x/../p/1", (), False),
+        ("GET /P/1", (), False),
+        ("GET /p/1/", (), False),
+        ("GET //p/1", (), False),
+        ("GET /p/1;v=2", (), False),
+        ("GET /p/1?tenant=2", (), False),
+        ("HEAD /p/1", (), False),
+        ("GET /p/1", ((b"X-Tenant", b"2"),), False),
+        ("GET /p/1", ((b"Accept", b"*/*"), (b"If-None-Match", b'"a"'), (b"Cookie", b"a=b")), True),
+    ],
+)
+async def test_only_a_plain_question_is_answered_by_404_with_regard_to_its_record(
+    match, headers, over
+):
+    """Whatever an application does not understand it answers so, to everybody."""
+    one = await desk(*USUAL)
+    await one.create({"name": "Ann"}, 1)
+    await (await one.send("DELETE /p/1")).exchange.failed(True)
+    one.clock.advance(1)
+    await (await one.send(match, b"", headers)).answer(404, {"error": "no"})
+    assert (await one.counts() == (0, 0, 0)) is over
+    assert one.idle

@@ -102,36 +102,6 @@ async def test_a_delete_in_doubt_is_over_when_the_record_is_not_found():
     assert one.events["reconciled"] == 1
 
 
-@pytest.mark.parametrize(
-    ("match", "headers", "over"),
-    [
-        ("GET /p/1", (), True),
-        ("GET /p/%31", (), False),
-        ("GET /%70/1", (), False),
-        ("GET /%2570/1", (), False),
-        ("GET /x/../p/1", (), False),
-        ("GET /P/1", (), False),
-        ("GET /p/1/", (), False),
-        ("GET //p/1", (), False),
-        ("GET /p/1;v=2", (), False),
-        ("GET /p/1?tenant=2", (), False),
-        ("HEAD /p/1", (), False),
-        ("GET /p/1", ((b"X-Tenant", b"2"),), False),
-        ("GET /p/1", ((b"Accept", b"*/*"), (b"If-None-Match", b'"a"'), (b"Cookie", b"a=b")), True),
-    ],
-)
-async def test_only_a_plain_question_is_answered_by_404_with_regard_to_its_record(
-    match, headers, over
-):
-    """Whatever an application does not understand it answers so, to everybody."""
-    one, _ = await settled_desk()
-    await (await one.send("DELETE /p/1")).exchange.failed(True)
-    one.clock.advance(1)
-    await (await one.send(match, b"", headers)).answer(404, {"error": "no"})
-    assert (await one.counts() == (0, 0, 0)) is over
-    assert one.idle
-
-
 # ---------------------------------------------------------------------- success on a condition
 
 HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)

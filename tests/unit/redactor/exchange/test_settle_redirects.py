@@ -12,6 +12,7 @@ from tests.support.redirects import (
     ANN,
     ANNA,
     BACK,
+    FIELDS,
     SAVED,
     SHOWN,
     WEEK,
@@ -79,6 +80,35 @@ async def test_nor_a_plain_text_nor_a_redirect_that_a_script_follows(headers, bo
     assert (await record(one, stored) == ANN) is bool(kept)
     stored = await one.create(ANN, 2)
     await (await one.send("DELETE /p/2")).answer(200, body, headers)
+    assert (await one.counts())[0] == 1 + kept
+
+
+JSON = (b"Content-Type", b"application/json")
+PROBLEM = (b"Content-Type", b"application/problem+json")
+
+
+@table(
+    ("status", "kind", "answer", "kept"),
+    [
+        (202, JSON, "restore: named", 1),
+        (207, JSON, "restore: named", 1),
+        (200, PROBLEM, "restore: named", 1),
+        (200, JSON, "restore: named", 0),
+        (202, JSON, "success: [202]", 0),
+    ],
+)
+async def test_nor_what_is_to_be_carried_out_or_is_a_problem(status, kind, answer, kept):
+    said = f"response: {{{answer}}}"
+    change, delete = f'"PUT /q/{{id}}", update: p, {said}', f'"DELETE /q/{{id}}", delete: p, {said}'
+    changes = f"{{match: {change}}}", f"{{match: {delete}}}"
+    one = await desk(USUAL[0], *USUAL[2:], *changes, fields=FIELDS)
+    stored = await one.create(ANN, 1)
+    body = b'{"job": "7"}'
+    await (await one.send("PUT /q/1", ANNA)).answer(status, body, (kind,))
+    assert (await one.counts())[2] == kept
+    assert (await record(one, stored) == ANN) is bool(kept)
+    stored = await one.create(ANN, 2)
+    await (await one.send("DELETE /q/2")).answer(status, body, (kind,))
     assert (await one.counts())[0] == 1 + kept
 
 
