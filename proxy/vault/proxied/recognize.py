@@ -260,13 +260,18 @@ async def _by_other_spellings(
             await give_way()
     hits = await collection.store.by_tokens(collection.table, list(spelled)) if spelled else {}
     opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
+    gone = {rid for rids in hits.values() for rid in rids} - opened.keys()
+    marks, lost = await tokens_of_marks(collection, list(gone)), set[FieldToken]()
     meant: dict[tuple[str, str], set[Value]] = {}
     for digest, rids in hits.items():
         having = [opened[rid] for rid in rids if rid in opened]
         for spot, other in spelled[digest]:
+            if any((spot[0], other) in marks[rid] for rid in marks.keys() & rids):
+                lost.add(spot)
             values = {value for one in having if (value := find(one, spot[0], other)) is not None}
             meant.setdefault(spot, set()).update(values)
             result.opened.update((one.row.rid, one) for one in having if values)
     for spot, values in meant.items():
-        for index, number in spots[spot] if len(values) == 1 else ():
-            result.values[index][number] = next(iter(values))
+        either = values or ({NO_VALUE} if spot in lost else values)
+        for index, number in spots[spot] if len(either) == 1 else ():
+            result.values[index][number] = next(iter(either))

@@ -7,7 +7,7 @@ field whose stored token is exactly this text. A look-alike stays unchanged, and
 a foreign field.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
@@ -158,8 +158,15 @@ async def _look_further(
         result.rows[index] = one
     for index, erased in lost.items():
         for number, token in _unresolved(objects[index], result, index):
-            if token in erased:
+            if token in erased or _is_respelled(collection, token, erased):
                 result.values[index][number] = NO_VALUE
+
+
+def _is_respelled(collection: Collection, token: FieldToken, tokens: Iterable[FieldToken]) -> bool:
+    """Whether a text is one of these tokens in another spelling."""
+    name, text = token
+    own = [one for field, one in tokens if field == name] if name in collection.respells else []
+    return any(True for _ in collection.respelled(name, (text,), own)) if own else False
 
 
 def _unresolved(

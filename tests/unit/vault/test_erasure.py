@@ -2,12 +2,19 @@
 vault notices.
 """
 
+from pathlib import Path
+
 import pytest
 
 from proxy.errors import VaultError
+from proxy.model.schema import NO_VALUE, Value
+from proxy.storage import open_store
 from proxy.storage.query import All, Select
 from proxy.storage.rows import ERASED_AT, TOKEN_RIDS, Row
+from proxy.storage.transfer import copy_vault
 from proxy.vault.body import RecordBody
+from proxy.vault.column_binding import sealed_again
+from proxy.vault.earlier_tokens import other_spellings
 from proxy.vault.expiry import delete_expired, pending, reap
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
@@ -16,7 +23,9 @@ from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_upd
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.repository import Records
+from tests.support.postgres import fresh_address
 from tests.support.rerooting import House, hash_house
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person
 
 __all__ = ["hash_house"]
@@ -171,6 +180,51 @@ async def test_an_expired_record_is_told_for_as_long_again_if_it_had_what_looks_
     made.clock.advance(1)
     assert await delete_expired(made.people) == 2
     assert await made.store.scan(made.people.table, 0, 10) == []
+
+
+async def test_a_number_is_told_in_other_spellings() -> None:
+    made = await make_bench()
+    phone = (await add(made, "17", **ANN))["phone"]
+    await erase(made, "17")
+    joined = f"{phone[:3]} {phone[3:6]}-{phone[6:]}"
+    assert await shown(made, "17", {"phone": joined}) == {"phone": ""}
+    # whatever is told of a record that is there, of which the token has no calling code
+    keys = [str(number) for number in range(40)]
+    phones = [(await add(made, key, phone="0701234567"))["phone"] for key in keys]
+    spelled = {one for phone in phones for one in other_spellings(phone, "SE")} - {*phones}
+    places = [AnswerObject(None, (("phone", one),)) for one in sorted(spelled)]
+    live = (await reveal_objects(made.people, places)).values
+    assert [Value("0701234567")] in live
+    await erase(made, *keys)
+    gone = (await reveal_objects(made.people, places)).values
+    assert gone == [[None] if value is None else [NO_VALUE] for (value,) in live]
+
+
+@table("engine", ["sqlite", "postgresql", "parts"])
+async def test_they_are_on_each_engine_survive_a_move_and_a_data_key(
+    engine: str, tmp_path: Path
+) -> None:
+    parts = "3" if engine == "parts" else "0"
+    sqlite = f"sqlite:///{tmp_path}/{engine}.db"
+    store = await open_store(sqlite if engine == "sqlite" else fresh_address(partitions=parts))
+    other = await open_store(f"sqlite:///{tmp_path}/{engine}-moved.db")
+    made = await make_bench(store)
+    keyset, table_ = made.vault.keyset, made.people.table
+    tokens = await add(made, "17", **ANN)
+    await erase(made, "17")
+    assert await pending([made.people]) == {"person": (0, 0, 0)}
+    keyset.adopt(keyset.rotated())
+    rows = await store.scan(table_, 0, 10)
+    changes, unreadable = await sealed_again(store, table_, made.people.sealer, rows)
+    await store.commit(table_, changes)
+    assert (len(changes), unreadable) == (1, 0)
+    await copy_vault(store, other, lambda _part, _count: None)
+    for one in (made, await make_bench(other, keyset)):
+        one.clock.advance(1)
+        assert await shown(one, "17", tokens) == dict.fromkeys(ANN, "")
+        assert await pending([one.people]) == {"person": (0, 0, 0)}
+    await store.close()
+    await other.close()
 
 
 async def test_records_without_tokens_leave_nothing() -> None:
