@@ -302,7 +302,7 @@ class AuthorizationServer:
                 self._throttle.succeeded(sent.client, address)
         except VaultError as error:
             raise slow_down(error.retry_after or 1, 503) from None
-        if self.clients.find(client.id) is not client:  # changed while its secret was checked
+        if self.clients.find(client.id) != client:  # changed while its secret was checked
             raise invalid_client()
         return client
 

@@ -371,7 +371,8 @@ class Clients:
     async def read_again(self, environment: str, number: int) -> None:
         """Another process has changed clients of that part: they count as they are now."""
         async with self._writing:
-            await self._read(self._shards[environment][number])
+            if (shards := self._shards.get(environment)) is not None:  # else when it is opened
+                await self._read(shards[number])
 
     async def _read(self, shard: _Shard) -> None:
         self._install(shard, _decoded(await shard.note.read()))

@@ -1,6 +1,7 @@
 """Notes of the store that only the keyset of an environment opens, and the root over all notes."""
 
 import hashlib
+from collections.abc import Callable
 from functools import partial
 
 from proxy.crypto.aead import SALT_BYTES, RecordAead
@@ -8,6 +9,9 @@ from proxy.crypto.prf import random_bytes
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from proxy.storage.notes import ROOT, NoteRoot, NoteWrite, ResealedNote
+
+#: Makes the write of a note, of its name, its content, and the expected one.
+NewWrite = Callable[[str, bytes | None, bytes | None], NoteWrite]
 
 
 class SealedNote:
@@ -23,20 +27,20 @@ class SealedNote:
         self._digest = b""  # of the content that was last read or written
         self._store = store
         self._aead = aead
-        self._name = f"{kind}:{environment}"
-        self._stored: bytes | None = None
+        self.name = f"{kind}:{environment}"
+        self.stored: bytes | None = None  #: as last read or written
 
     async def read(self) -> bytes | None:
         """The content; ``None`` when there is no such note. Raises ``VaultError(CANNOT_OPEN)``."""
-        self._stored = await self._store.note(self._name)
-        if self._stored is None:
+        self.stored = await self._store.note(self.name)
+        if self.stored is None:
             return None
-        content = _opened(self._aead, self._name, self._stored)
+        content = _opened(self._aead, self.name, self.stored)
         self._digest = _digest(content)
         return content
 
-    async def write(self, content: bytes, kind: type[NoteWrite] = NoteWrite) -> None:
-        """Make this the content, durably; ``kind`` is that of the write.
+    async def write(self, content: bytes, kind: NewWrite = NoteWrite) -> None:
+        """Make this the content, durably; ``kind`` makes the write.
 
         Raises ``VaultError(CONFLICT)`` if another process has written since ``read``.
 
@@ -49,21 +53,21 @@ class SealedNote:
                 raise
             await self._put(content, kind)
 
-    async def _put(self, content: bytes, kind: type[NoteWrite]) -> None:
-        fresh = _sealed(self._aead, self._name, content)
-        await self._store.put_notes((kind(self._name, fresh, self._stored),))
-        self._stored, self._digest = fresh, _digest(content)
+    async def _put(self, content: bytes, kind: NewWrite) -> None:
+        fresh = _sealed(self._aead, self.name, content)
+        await self._store.put_notes((kind(self.name, fresh, self.stored),))
+        self.stored, self._digest = fresh, _digest(content)
 
     async def _says_the_same(self) -> bool:
         """Whether the current note differs from the known one in its seal only; adopt it then."""
-        expected, now = self._stored, await self._store.note(self._name)
+        expected, now = self.stored, await self._store.note(self.name)
         if (
             expected is None
             or now is None
-            or _digest(_opened(self._aead, self._name, now)) != self._digest
+            or _digest(_opened(self._aead, self.name, now)) != self._digest
         ):
             return False
-        self._stored = now
+        self.stored = now
         return True
 
 

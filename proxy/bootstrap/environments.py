@@ -2,34 +2,34 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from proxy.api.access import schema_of
 from proxy.api.context import EnvironmentServices
 from proxy.auth.clients import Clients
-from proxy.auth.policies import Policies
 from proxy.bootstrap.api import environment_services
 from proxy.bootstrap.open_vault import vault_options
-from proxy.bootstrap.schemas import observer, open_schemas, prefix_of, redeclare
+from proxy.bootstrap.schemas import observer, open_schemas, prefix_of, report
 from proxy.clock import Clock
 from proxy.config import Settings
-from proxy.config.declarations import read_policies
 from proxy.crypto.keyset import Keyset
-from proxy.errors import Code, Detail, VaultError
-from proxy.model.policy import refuse_misfit
-from proxy.model.record import DEFAULT, DEFAULTS, Environment
+from proxy.errors import Code, VaultError
+from proxy.model.record import DEFAULT, Environment
 from proxy.storage.base import Store
 from proxy.storage.notes import Agreement
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.reloads import Reload
 from proxy.vault.attachments import Contents
 from proxy.vault.environments import Environments, in_use
 from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault, new_vault
 
 _log = logs.logger("environments")
+
+#: Seconds that the end of an environment waits for requests of all instances that use it, and after
+#: which what failed is tried again.
+_PATIENCE: Final = 10.0
+_RETRY: Final = 1.0
 
 
 class OpenEnvironment(NamedTuple):
@@ -62,6 +62,8 @@ class EnvironmentSet:
         self._changing = asyncio.Lock()
         self._looking = asyncio.Lock()
         self._ended = asyncio.Event()
+        self._agreeing: tuple[Agreement, asyncio.Task[None]] | None = None
+        self._ends: dict[str, asyncio.Task[None]] = {}  #: what looks after removals of replicas
 
     async def start(self, default: OpenEnvironment, keysets: Mapping[str, Keyset]) -> None:
         """Open the existing environments; ``default`` is open already."""
@@ -69,6 +71,9 @@ class EnvironmentSet:
         for ident, keyset in keysets.items():
             if ident != DEFAULT:
                 self._install(ident, await self._opening(keyset))
+        for environment in self._book.listed():
+            if environment.ending:
+                self._suspend(environment.id)
 
     def vaults(self) -> Iterable[tuple[Vault, Catalog]]:
         """Return the open vaults with their catalogs."""
@@ -106,22 +111,49 @@ class EnvironmentSet:
         records and ``records`` is false; SCHEMA_BUSY when requests that use it do not end. Its rows
         and files go in the background.
         """
-        async with self._changing:
-            self._book.removable(ident)
+        async with self._book.turn_of_end(ident), self._changing:
+            if self._book.removable(ident).ending:
+                raise VaultError(
+                    Code.SCHEMA_BUSY, f"The environment {ident!r} is being removed; try again."
+                )
             opened = self._opened[ident]
             await self._refuse_in_use(ident, records)
             del self.spaces[ident]  # from here on no work begins in it
             try:
-                await opened.catalog.alone(f"the environment {ident!r}")
-                await self._refuse_in_use(ident, records)
-                async with self._looking:
-                    await self._book.end(ident)
+                await self._end(ident, records)
             finally:
                 if self._book.find(ident) is None:
                     await self._leave(ident, opened)
                 else:
-                    self.spaces[ident] = opened.space
+                    await self._give_back(ident)
         _log.info("an environment was removed, and its keys are destroyed", environment=ident)
+
+    async def _end(self, ident: str, records: bool) -> None:  # as ``remove``
+        """End an environment that this instance serves no more.
+
+        Where there are others it is marked first. Each of them serves it no more, and agrees when
+        its earlier requests have ended; the write that ends it passes with the agreement of all
+        alone. Whatever fails before gives the environment back, and so does any other instance, or
+        the next start, after a death.
+        """
+
+        async def end(agreement: Agreement | None) -> None:
+            await self._refuse_in_use(ident, records)
+            async with self._looking:
+                await self._book.end(ident, agreement)
+
+        if self._store.replicas is None:
+            await self._opened[ident].catalog.alone(f"the environment {ident!r}")
+            await end(None)
+        else:
+            await self._book.end_with_others(ident, self._take_book, end, _PATIENCE)
+
+    async def _give_back(self, ident: str) -> None:
+        """Serve an environment again whose removal has come to nothing."""
+        with suppress(VaultError):  # another instance, or the next start, does
+            await self._book.give_back(ident)
+        if (opened := self._opened.get(ident)) is not None:
+            self.spaces[ident] = opened.space
 
     # ------------------------------------------------------------------ other replicas
 
@@ -135,7 +167,7 @@ class EnvironmentSet:
         """
         if kind == "environments":
             async with self._changing:
-                await self._follow_book()
+                await self._take_book()
         elif (opened := self._opened.get(environment)) is not None:
             if kind == "schemas":
                 await opened.vault.follow()
@@ -143,20 +175,80 @@ class EnvironmentSet:
                 await opened.catalog.follow()
             else:
                 await opened.catalog.filling.follow(part)
-        elif (replicas := self._opened[DEFAULT].vault.store.replicas) is not None:
+        elif (replicas := self._store.replicas) is not None:
             # it is read when the environment is opened
             name = f"{kind}/{part}" if part else kind
             await replicas.agree(Agreement(f"{name}:{environment}", 0))
 
-    async def _follow_book(self) -> None:
+    async def _take_book(self) -> Agreement:
+        """Take what another instance has changed; what is agreed to when all requests have ended
+        that use what is no more, or may soon be.
+        """
         await self._book.load()
-        present = {environment.id for environment in self._book.listed()}
-        for ident in present - self._opened.keys():
+        present = {environment.id: environment for environment in self._book.listed()}
+        for ident in self._opened.keys() - present.keys():
+            self.spaces.pop(ident, None)
+            await self._leave(ident, self._opened[ident])
+            _log.info("another instance has removed an environment", environment=ident)
+        for ident in present.keys() - self._opened.keys():
             opened = await self._open(ident)
             await opened.vault.follow()
             await opened.catalog.follow()
             self._install(ident, opened)
             _log.info("another instance has made an environment", environment=ident)
+        for ident, environment in present.items():
+            if environment.ending:
+                self._suspend(ident)
+            elif ident not in self.spaces:
+                await self._opened[ident].space.policies.read_again()
+                self.spaces[ident] = self._opened[ident].space
+        agreement = self._book.agreement
+        before, task = self._agreeing or (None, None)
+        if task is None or task.done() or before != agreement:
+            if task is not None:
+                task.cancel()
+            ending = [ident for ident, environment in present.items() if environment.ending]
+            self._agreeing = agreement, asyncio.create_task(self._agree(agreement, ending))
+        return agreement
+
+    async def _agree(self, agreement: Agreement, ending: Sequence[str]) -> None:
+        try:
+            for ident in ending:
+                await self._opened[ident].catalog.alone(f"the environment {ident!r}")
+            if self._store.replicas is not None:
+                await self._store.replicas.agree(agreement)
+        except VaultError as error:
+            _log.warning(
+                "the removal of an environment is not agreed to",
+                code=error.code,
+                text=error.message,
+            )
+
+    def _suspend(self, ident: str) -> None:
+        """Serve an environment no more that an instance removes; look after its end."""
+        self.spaces.pop(ident, None)
+        running = self._ends.get(ident)
+        if running is None or running.done():
+            self._ends[ident] = asyncio.create_task(self._look_after(ident))
+
+    async def _look_after(self, ident: str) -> None:
+        """Give an environment back whose removal has ended with its instance."""
+        while True:
+            try:
+                async with self._book.turn_of_end(ident):
+                    await self._book.load()
+                    await self._book.give_back(ident)
+                async with self._changing:
+                    await self._take_book()
+            except VaultError as error:
+                _log.error(
+                    "the removal of an environment cannot be taken back yet",
+                    code=error.code,
+                    text=error.message,
+                )
+                await asyncio.sleep(_RETRY)
+            else:
+                return
 
     async def _open(self, ident: str) -> OpenEnvironment:
         keyset = await self._book.keyset(ident)
@@ -176,10 +268,20 @@ class EnvironmentSet:
                 if opened.vault.environment in self._opened:
                     await _reporting(opened.vault.maintain(), report)
         for ident in self._book.doomed():
-            await _reporting(self._book.erase(ident), report)
+            await _reporting(self._erase(ident), report)
             self._metrics.forget(prefix_of(ident))
 
-    async def run_maintenance(self, interval: float, report: Callable[[VaultError], None]) -> None:
+    async def _erase(self, ident: str) -> None:
+        """Erase an ended environment; beside others, when each has left it, and one for all."""
+        replicas = self._store.replicas
+        if replicas is None or (
+            replicas.leads() and not await replicas.disagreeing(self._book.agreement)
+        ):
+            await self._book.erase(ident)
+
+    async def run_maintenance(
+        self, interval: float, report: Callable[[VaultError], None] = report
+    ) -> None:
         """Maintain all environments every ``interval`` seconds, at once after one has ended."""
         while True:
             try:
@@ -192,10 +294,18 @@ class EnvironmentSet:
 
     async def close(self) -> None:
         """Stop; migrations go on at the next start."""
+        tasks = [*self._ends.values(), *([] if self._agreeing is None else [self._agreeing[1]])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for opened in self._opened.values():
             await opened.catalog.close()
 
     # ------------------------------------------------------------------ parts
+
+    @property
+    def _store(self) -> Store:
+        return self._opened[DEFAULT].vault.store
 
     def _install(self, ident: str, opened: OpenEnvironment) -> None:
         self._opened[ident] = opened
@@ -234,97 +344,3 @@ def opening(
         return OpenEnvironment(vault, catalog, await environment_services(vault, catalog, files))
 
     return opened
-
-
-# The access policies of an environment as an instance has them: with the files of the settings, and
-# a word in the log.
-
-_policy_log = logs.logger("access")
-
-#: What everybody may know of a fault in files of the operator; the log names file and line.
-_STALE: Final = (
-    "Files with {} have a fault, and the previous ones are active: the log names the place."
-)
-
-
-class Governed(NamedTuple):
-    """The policies of an environment, its schemas, and the state of the files of both."""
-
-    policies: Policies
-    catalog: Catalog
-    schema_state: Reload
-    policy_state: Reload
-
-    @property
-    def states(self) -> list[Reload]:
-        """States of the files that may be stale."""
-        return [self.schema_state, self.policy_state]
-
-
-async def declare_policies(governed: Governed, files: Path | None) -> None:
-    """Apply the current declarations of the files, all or none.
-
-    Raises ``VaultError(INVALID_POLICY)`` with every fault and its line.
-    """
-    policies, catalog = governed.policies, governed.catalog
-    if files is None:
-        return
-    declared = read_policies([files])
-    faults: list[Detail] = []
-    for policy in declared.declared:
-        try:
-            refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS)
-        except VaultError as error:
-            faults.extend(
-                Detail(declared.position(policy.name, at), text) for at, text in error.details
-            )
-    if faults:
-        raise VaultError(
-            Code.INVALID_POLICY,
-            "Policies in files do not fit the schemas that they name.",
-            tuple(faults),
-        )
-    for name in await policies.declare(declared.declared):
-        _policy_log.info("an access policy was declared by a file", source=name)
-
-
-async def govern(
-    policies: Policies, catalog: Catalog, files: Path | None, metrics: Metrics
-) -> Governed:
-    """Open policies and schemas, and apply the declared policies.
-
-    Call it after the rules, whose entities have schemas, too.
-    """
-    states = (Reload(metrics, what, _STALE.format(what)) for what in ("schemas", "policies"))
-    governed = Governed(policies, catalog, *states)
-    await declare_policies(governed, files)
-    return governed
-
-
-async def reread(governed: Governed, settings: Settings) -> bool:
-    """Read the files with schemas and those with policies again; whether all of it took effect."""
-    took = await redeclare(governed.catalog, settings.schemas, governed.schema_state)
-    return await redeclare_policies(governed, settings.policies) and took
-
-
-async def redeclare_policies(governed: Governed, files: Path | None) -> bool:
-    """The same of files that may have changed; return whether they took effect.
-
-    Faults are logged and change nothing.
-    """
-    try:
-        await declare_policies(governed, files)
-    except VaultError as error:
-        governed.policy_state.failed(error)
-        _policy_log.error(
-            "policy files rejected; previous policies stay active",
-            code=error.code,
-            text=error.message,
-        )
-        for detail in error.details:
-            _policy_log.error(
-                "a fault in a file with policies", source=detail.source, text=detail.text
-            )
-        return False
-    governed.policy_state.succeeded()
-    return True

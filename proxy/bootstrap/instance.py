@@ -35,7 +35,7 @@ from proxy.bootstrap.api import (
 )
 from proxy.bootstrap.audit import OpenAudit, open_audit, own_chain
 from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
-from proxy.bootstrap.environments import EnvironmentSet, OpenEnvironment, govern, opening, reread
+from proxy.bootstrap.environments import EnvironmentSet, OpenEnvironment, opening
 from proxy.bootstrap.first_client import admit_mounted
 from proxy.bootstrap.front import Front, OwnedRules, is_front, running_front, serving_fronts, work
 from proxy.bootstrap.functions import start_functions
@@ -72,7 +72,7 @@ from proxy.bootstrap.rules import (
     write_coverage,
     write_coverage_often,
 )
-from proxy.bootstrap.schemas import hooks_of, measure, observer, open_schemas, report, vault_check
+from proxy.bootstrap.schemas import govern, hooks_of, measure, observer, open_schemas, vault_check
 from proxy.clock import Clock, system_clock
 from proxy.config import Settings
 from proxy.errors import Code, VaultError
@@ -273,7 +273,7 @@ async def _open(
         auth=auth,
         renew=ins.with_files(partial(renew_certificates, settings, applications)),
         catalog=catalog,
-        redeclare=partial(reread, governed, settings),
+        redeclare=partial(governed.reread, settings),
         guard=guard,
         console=open_console(settings, lambda: in_force.runtime.rules, coverage, reloader.state),
         taken_over=base.taken_over,
@@ -391,5 +391,5 @@ async def _listen(
     if settings.worker is None or settings.worker.role != "owner":
         proxy = listen("proxy", at["proxy"], started.gateway.server, first=guard.first)
         started.proxy = await enter(proxy)
-    work(stack, realm.run_maintenance(_ROUND, report), measure(realm.vaults, metrics, _ROUND))
-    work(stack, keep_keys(auth, _ROUND), ring.run_maintenance(_ROUND, report), collect_often())
+    work(stack, realm.run_maintenance(_ROUND), measure(realm.vaults, metrics, _ROUND))
+    work(stack, keep_keys(auth, _ROUND), ring.run_maintenance(_ROUND), collect_often())

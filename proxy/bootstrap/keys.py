@@ -10,6 +10,7 @@ from proxy.audit import AuditLog
 from proxy.auth.access_tokens import SigningKeys
 from proxy.bootstrap.audit import AuditKeys
 from proxy.bootstrap.environment_keys import EnvironmentKeys, report_interruption
+from proxy.bootstrap.schemas import report
 from proxy.crypto.aead import MOST_SEALINGS
 from proxy.crypto.key_sources import KeySource
 from proxy.crypto.master_key import MasterKey
@@ -89,8 +90,9 @@ class InstanceKeys:
 
     async def close(self) -> None:
         """Stop; a re-encryption continues at the next start."""
-        for watched in self._watched.values():
-            if self._reseals:
+        open_now = {vault.environment for vault in self.vaults()}
+        for ident, watched in self._watched.items():
+            if self._reseals and ident in open_now:
                 await watched.note(whole=True)
             await watched.close()
 
@@ -152,7 +154,9 @@ class InstanceKeys:
         if (watched := self._watched.get(environment)) is not None:
             await watched.follow(self._load)
 
-    async def run_maintenance(self, interval: float, report: Callable[[VaultError], None]) -> None:
+    async def run_maintenance(
+        self, interval: float, report: Callable[[VaultError], None] = report
+    ) -> None:
         """Follow environments, count encryptions, and rotate data keys in good time, for ever."""
         while True:
             await asyncio.sleep(interval)

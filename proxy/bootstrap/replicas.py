@@ -60,7 +60,8 @@ def _readers(
         await auth.clients.read_again(environment, int(part))
 
     async def policies(_part: str, environment: str) -> None:
-        await services.spaces[environment].policies.read_again()
+        if (space := services.spaces.get(environment)) is not None:  # else it is read when opened
+            await space.policies.read_again()
 
     async def signing(_part: str, _environment: str) -> None:
         await auth.keys.read_again()

@@ -1,15 +1,19 @@
-"""The catalog of schemas of an instance, with the settings' files; and metrics of vault, store."""
+"""Schemas and access policies of an instance, with the settings' files; metrics of vault, store."""
 
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.admin.app import ReadinessCheck
-from proxy.config.declarations import read_schemas
-from proxy.errors import VaultError
-from proxy.model.record import DEFAULT
+from proxy.api.access import schema_of
+from proxy.auth.policies import Policies
+from proxy.config import Settings
+from proxy.config.declarations import read_policies, read_schemas
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import refuse_misfit
+from proxy.model.record import DEFAULT, DEFAULTS
 from proxy.model.schema import RecordKeys, records_schema
 from proxy.storage.base import Hooks
 from proxy.telemetry import logs
@@ -90,6 +94,99 @@ def _report(error: VaultError) -> None:
     _log.error(
         "a migration of a schema failed and will be retried", code=error.code, text=error.message
     )
+
+
+# The access policies of an environment as an instance has them: with the files of the settings, and
+# a word in the log.
+
+_policy_log = logs.logger("access")
+
+#: What everybody may know of a fault in files of the operator; the log names file and line.
+_STALE: Final = (
+    "Files with {} have a fault, and the previous ones are active: the log names the place."
+)
+
+
+class Governed(NamedTuple):
+    """The policies of an environment, its schemas, and the state of the files of both."""
+
+    policies: Policies
+    catalog: Catalog
+    schema_state: Reload
+    policy_state: Reload
+
+    @property
+    def states(self) -> list[Reload]:
+        """States of the files that may be stale."""
+        return [self.schema_state, self.policy_state]
+
+    async def reread(self, settings: Settings) -> bool:
+        """Read the files with schemas and those with policies again; whether all took effect."""
+        took = await redeclare(self.catalog, settings.schemas, self.schema_state)
+        return await redeclare_policies(self, settings.policies) and took
+
+
+async def declare_policies(governed: Governed, files: Path | None) -> None:
+    """Apply the current declarations of the files, all or none.
+
+    Raises ``VaultError(INVALID_POLICY)`` with every fault and its line.
+    """
+    policies, catalog = governed.policies, governed.catalog
+    if files is None:
+        return
+    declared = read_policies([files])
+    faults: list[Detail] = []
+    for policy in declared.declared:
+        try:
+            refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS)
+        except VaultError as error:
+            faults.extend(
+                Detail(declared.position(policy.name, at), text) for at, text in error.details
+            )
+    if faults:
+        raise VaultError(
+            Code.INVALID_POLICY,
+            "Policies in files do not fit the schemas that they name.",
+            tuple(faults),
+        )
+    for name in await policies.declare(declared.declared):
+        _policy_log.info("an access policy was declared by a file", source=name)
+
+
+async def govern(
+    policies: Policies, catalog: Catalog, files: Path | None, metrics: Metrics
+) -> Governed:
+    """Open policies and schemas, and apply the declared policies.
+
+    Call it after the rules, whose entities have schemas, too.
+    """
+    states = (Reload(metrics, what, _STALE.format(what)) for what in ("schemas", "policies"))
+    governed = Governed(policies, catalog, *states)
+    await declare_policies(governed, files)
+    return governed
+
+
+async def redeclare_policies(governed: Governed, files: Path | None) -> bool:
+    """The same of files that may have changed; return whether they took effect.
+
+    Faults are logged and change nothing.
+    """
+    try:
+        await declare_policies(governed, files)
+    except VaultError as error:
+        governed.policy_state.failed(error)
+        _policy_log.error(
+            "policy files rejected; previous policies stay active",
+            code=error.code,
+            text=error.message,
+        )
+        for detail in error.details:
+            _policy_log.error(
+                "a fault in a file with policies", source=detail.source, text=detail.text
+            )
+        return False
+    governed.policy_state.succeeded()
+    return True
 
 
 # Observation of vaults: events counted and logged, gauges kept fresh, readiness.

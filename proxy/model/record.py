@@ -201,6 +201,8 @@ class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
     created_at: int  #: milliseconds since the epoch; of ``default``: when the book was begun
     removed_at: int | None = None  #: from then on nothing of it can be opened
     erased: bool = False  #: nothing of it is left in the store
+    #: number of the attempt of an instance to remove it, during which none serves it; 0: none
+    ending: int = 0
 
 
 # Public facts about keys: kinds, ids, figures; never a key.

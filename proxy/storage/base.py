@@ -323,7 +323,7 @@ class Store(Protocol):
     async def notes(self, ending: str) -> list[str]:
         """The names of all notes that end with that text, in order."""
 
-    async def drop_notes(self, ending: str) -> None:
+    async def drop_notes(self, ending: str, kind: type[NoteWrite] = NoteWrite) -> None:
         """Remove all notes whose names end with that text, at once and durably; or no effect."""
 
     async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:

@@ -208,8 +208,9 @@ class RootedNotes(ABC):
             while not await self._written(root, writes):
                 await self._as_expected(root, writes)
 
-    async def drop_notes(self, ending: str) -> None:
-        """Remove every note whose name ends with that text, all at once and durably.
+    async def drop_notes(self, ending: str, kind: type[NoteWrite] = NoteWrite) -> None:
+        """Remove every note whose name ends with that text, all at once and durably; ``kind`` is
+        that of the write.
 
         None: no effect. A foreign note is removed, too.
         """
@@ -218,9 +219,7 @@ class RootedNotes(ABC):
             names |= {name for name in self.root.state.digests if name.endswith(ending)}
         present = await self.read_notes(sorted(names))
         if names:
-            await self.put_notes(
-                [NoteWrite(name, None, present.get(name)) for name in sorted(names)]
-            )
+            await self.put_notes([kind(name, None, present.get(name)) for name in sorted(names)])
 
     async def refresh(self) -> Mapping[str, bytes]:
         """The digests of all notes by name, as last written by any replica.

@@ -8,13 +8,14 @@ notes go. The next ``load`` resumes an interrupted removal. An id is never reuse
 """
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final
 
 import msgspec
 
-from proxy.auth.sealed_notes import SealedNote, note_root
+from proxy.auth.sealed_notes import NewWrite, SealedNote, note_root
 from proxy.clock import Clock
 from proxy.crypto.client_secrets import new_ident
 from proxy.crypto.key_sources import KeySource
@@ -23,8 +24,17 @@ from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT, IDENT, Environment
 from proxy.storage.base import Store
-from proxy.storage.notes import ROOT, FollowedNote, NoteWrite, RootState, note_digest
+from proxy.storage.notes import (
+    ROOT,
+    AgreedNote,
+    Agreement,
+    FollowedNote,
+    NoteWrite,
+    RootState,
+    note_digest,
+)
 from proxy.telemetry import logs
+from proxy.vault.replicas import agreement_on, removed_by_all, taking_turns
 from proxy.vault.schema_store import Entries, placed_schemas
 
 _log = logs.logger("vault")
@@ -33,6 +43,7 @@ _log = logs.logger("vault")
 MOST_ENVIRONMENTS: Final = 100
 
 _NAME: Final = 128  # characters of a name
+_NUMBER_BITS: Final = 62  # of an attempt to remove one
 
 _decode = msgspec.json.Decoder(list[Environment]).decode
 _encode = msgspec.json.Encoder().encode
@@ -264,30 +275,89 @@ class Environments:
         tables = await placed_schemas(self._store, ident)
         return sum([(await self._store.count(table))[0] for table in tables.values()])
 
-    async def end(self, ident: str) -> None:
-        """End an environment and destroy its keys, for ever, even if interrupted. Idempotent."""
+    @property
+    def agreement(self) -> Agreement:
+        """The proposal that a replica agrees to who acts by this register."""
+        return agreement_on(self._note.name, self._note.stored)
+
+    def turn_of_end(self, ident: str) -> AbstractAsyncContextManager[None]:
+        """The right to remove an environment, or to take that back, which one replica has."""
+        return taking_turns(self._store, f"ending {ident}")
+
+    async def end_with_others(
+        self,
+        ident: str,
+        agree: Callable[[], Awaitable[Agreement]],
+        end: Callable[[Agreement | None], Awaitable[None]],
+        patience: float,
+    ) -> None:
+        """Mark an environment as one that ends, and ``end`` it when all replicas agree.
+
+        Raises as ``mark``, as ``end``, and ``VaultError(REPLICAS_RUNNING)`` where not all agree
+        within so many seconds; the mark then stays.
+        """
+        await self.mark(ident, secrets.randbits(_NUMBER_BITS) + 1)
+        await removed_by_all(self._store, agree, end, patience)
+
+    async def give_back(self, ident: str) -> None:
+        """Take the mark away, if there is one. Raises as ``mark``."""
+        environment = self.find(ident)
+        if environment is not None and environment.ending:
+            await self.mark(ident, 0)
+
+    async def mark(self, ident: str, ending: int) -> None:
+        """Say that this replica is about to remove an environment; 0: that none is.
+
+        Raises ``VaultError(CONFLICT)`` where another one has changed it meanwhile.
+        """
+        environment = msgspec.structs.replace(self._book[ident], ending=ending)
+        await self._write(environment, FollowedNote)
+
+    async def end(self, ident: str, agreement: Agreement | None = None) -> None:
+        """End an environment and destroy its keys, for ever, even if interrupted. Idempotent.
+
+        ``agreement``: of all replicas, to use it no more. Raises ``VaultError``: CONFLICT, and
+        REPLICAS_RUNNING where not all agree.
+        """
         environment = self._book[ident]
         if environment.removed_at is None:
-            await self._write(msgspec.structs.replace(environment, removed_at=self._clock()))
-        await self._store.drop_notes(keyset_note(ident))
+            ended = msgspec.structs.replace(environment, removed_at=self._clock(), ending=0)
+
+            def write(name: str, content: bytes | None, expected: bytes | None) -> NoteWrite:
+                change = NoteWrite(name, content, expected)
+                return change if agreement is None else AgreedNote.of(change, agreement)
+
+            await self._write(ended, write)
+        await self._store.drop_notes(keyset_note(ident), FollowedNote)
 
     async def erase(self, ident: str) -> None:
-        """Remove the rest of an ended environment: tables, then notes.
+        """Remove the rest of an ended environment, which no replica uses: tables, then notes.
 
         May be interrupted and begun again.
         """
-        await self._store.drop_notes(keyset_note(ident))
+        await self._store.drop_notes(keyset_note(ident), FollowedNote)
         gone = Entries(self._store, ident)
         await gone.load()
         for table in (*(await placed_schemas(self._store, ident)).values(), *gone.doomed):
             await self._store.drop(table)
-        await self._store.drop_notes(f":{ident}")
-        await self._write(msgspec.structs.replace(self._book[ident], erased=True))
+        await self._store.drop_notes(f":{ident}", FollowedNote)
+        await self._write(msgspec.structs.replace(self._book[ident], erased=True), FollowedNote)
 
-    async def _write(self, changed: Environment, kind: type[NoteWrite] = NoteWrite) -> None:
-        book = {**self._book, changed.id: changed}
-        await self._note.write(_encode(list(book.values())), kind)
-        self._book = book
+    async def _write(self, changed: Environment, kind: NewWrite = NoteWrite) -> None:
+        before = self._book.get(changed.id)
+        while True:
+            book = {**self._book, changed.id: changed}
+            try:
+                await self._note.write(_encode(list(book.values())), kind)
+            except VaultError as error:
+                if error.code is not Code.CONFLICT or kind is not FollowedNote:
+                    raise
+                await self.load()  # another replica has changed another one
+                if self._book.get(changed.id) != before:
+                    raise
+            else:
+                self._book = book
+                return
 
 
 def in_use(ident: str) -> VaultError:

@@ -159,8 +159,12 @@ class InFlight:
         finally:
             self._waiting.remove(entry)
 
+    def leave(self) -> None:
+        """End the caller's own piece of work now: it is to wait for all, and nobody for it."""
+        self.ended(self.own.get())
+
     def ended(self, number: int) -> None:
-        """End a piece of work."""
+        """End a piece of work. Ended already: no effect."""
         self.active.discard(number)
         for before, turn in self._waiting:
             before.discard(number)

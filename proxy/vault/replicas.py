@@ -40,16 +40,17 @@ async def until_agreed(
     agree: Callable[[], Awaitable[Agreement]],
     patience: float = AGREED_WITHIN,
     pause: float = BETWEEN_LOOKS,
-) -> None:
+) -> Agreement | None:
     """Wait until every replica has agreed to the same as this one does by ``agree``,
-    which is called again and again: what two replicas wait for may be each other.
+    which is called again and again: what two replicas wait for may be each other. Return what
+    they have agreed to; ``None``: there are no others.
 
     Raises ``VaultError(REPLICAS_RUNNING)``, which names those that have not in time.
     """
     if store.replicas is None:
-        return
+        return None
     until = time.monotonic() + patience
-    while blockers := await store.replicas.disagreeing(await agree()):
+    while blockers := await store.replicas.disagreeing(agreement := await agree()):
         if time.monotonic() > until:
             raise VaultError(
                 Code.REPLICAS_RUNNING,
@@ -58,6 +59,29 @@ async def until_agreed(
                 "Upgrade, repair or stop it.",
             )
         await asyncio.sleep(pause)
+    return agreement
+
+
+async def removed_by_all(
+    store: Store,
+    agree: Callable[[], Awaitable[Agreement]],
+    remove: Callable[[Agreement | None], Awaitable[None]],
+    patience: float,
+) -> None:
+    """Remove what every replica has agreed to use no more; anew where something has changed, or one
+    has joined, between the last agreement and the removal.
+
+    Raises as ``until_agreed`` and ``remove``.
+    """
+    until = time.monotonic() + patience
+    while True:
+        agreement = await until_agreed(store, agree, until - time.monotonic())
+        try:
+            return await remove(agreement)
+        except VaultError as error:
+            passing = error.code in (Code.CONFLICT, Code.REPLICAS_RUNNING)
+            if agreement is None or not passing or time.monotonic() > until:
+                raise
 
 
 async def until_alone(store: Store, pause: float = _PAUSE) -> None:

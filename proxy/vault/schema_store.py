@@ -1,7 +1,7 @@
 """Stored schemas of an environment: one note, changed atomically."""
 
 import enum
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.base import Store
-from proxy.storage.notes import Agreement, FollowedNote, NoteWrite
+from proxy.storage.notes import AgreedNote, Agreement, FollowedNote, NoteWrite
 from proxy.storage.rows import Column, ColumnType, TableLayout
 from proxy.vault.replicas import agreement_on, conflict_ignored
 
@@ -63,6 +63,8 @@ class SchemaEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     lives: dict[str, int] = {}  #: the last life of every field that there ever was
     change: MigrationState | None = None
     outcome: MigrationOutcome | None = None
+    #: number of the attempt of a replica to remove it, during which no other one uses it; 0: none
+    ending: int = 0
 
 
 class _Book(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,6 +83,7 @@ class Entries:
 
     def __init__(self, store: Store, environment: str) -> None:
         self._store = store
+        self._environment = environment
         self._note = f"catalog:{environment}"
         self._written: bytes | None = None  #: as last read or written
         self._book = _Book(parts_told=True)
@@ -94,8 +97,12 @@ class Entries:
 
     @property
     def agreement(self) -> Agreement:
-        """The proposal that a replica agrees to who acts by these entries."""
-        return agreement_on(self._note, self._written)
+        """The proposal that a replica agrees to who acts by these entries.
+
+        It has another name while a schema ends: an earlier version would use that one further.
+        """
+        ending = any(entry.ending for entry in self.schemas.values())
+        return agreement_on(f"ending {self._note}" if ending else self._note, self._written)
 
     @property
     def schemas(self) -> dict[str, SchemaEntry]:
@@ -131,18 +138,32 @@ class Entries:
                 ):
                     raise
 
-    async def remove(self, name: str, table: str) -> None:
-        """Forget a schema, and remember that its table has to be dropped; raises as ``put``."""
+    async def remove(self, name: str, table: str, agreement: Agreement | None = None) -> None:
+        """Forget a schema and the place of its records, and remember that their table has to be
+        dropped; ``agreement``: of the other replicas, to use it no more.
+
+        Raises ``VaultError``: ``CONFLICT`` when another process has changed one of the notes, and
+        ``REPLICAS_RUNNING`` where not all agree.
+        """
         left = {other: entry for other, entry in self._book.schemas.items() if other != name}
-        doomed = (*self._book.doomed, table)
-        await self._write(msgspec.structs.replace(self._book, schemas=left, doomed=doomed))
+        book = msgspec.structs.replace(self._book, schemas=left, doomed=(*self._book.doomed, table))
+        write = NoteWrite(self._note, _encode(book), self._written)
+        registry = await _without_table(self._store, self._environment, table)
+        await self._store.put_notes(
+            (write if agreement is None else AgreedNote.of(write, agreement), *registry)
+        )
+        self._written, self._book = write.content, book
 
     async def dropped(self, table: str) -> None:
-        """Forget a table that has been dropped; raises as ``put``."""
-        doomed = tuple(other for other in self._book.doomed if other != table)
-        await self._write(msgspec.structs.replace(self._book, doomed=doomed))
+        """Forget a table that has been dropped, also beside other replicas."""
+        while table in self.doomed:
+            doomed = tuple(other for other in self.doomed if other != table)
+            book = msgspec.structs.replace(self._book, doomed=doomed)
+            with conflict_ignored():
+                await self._write(book, FollowedNote)
+            await self.load()
 
-    async def _write(self, book: _Book, kind: type[NoteWrite] = NoteWrite) -> None:
+    async def _write(self, book: _Book, kind: type[NoteWrite]) -> None:
         if book == self._book:
             return
         content = _encode(book)
@@ -303,14 +324,21 @@ async def known_layouts(store: Store, environment: str) -> tuple[list[TableLayou
 
 async def forget_schema(store: Store, environment: str, table: str) -> None:
     """Take the schema that has this table out of the registry. Gone already: no effect."""
+    while writes := await _without_table(store, environment, table):
+        with conflict_ignored():
+            await store.put_notes(writes)
+
+
+async def _without_table(store: Store, environment: str, table: str) -> Sequence[NoteWrite]:
+    """The write that takes a table out of the registry; none where it is not there."""
     stored, registry = await _registry(store, environment)
     left = {
         name: placement for name, placement in registry.schemas.items() if placement.table != table
     }
-    if len(left) < len(registry.schemas):
-        await store.put_note(
-            _note(environment), _encode_layout(_Registry(left, registry.named)), stored
-        )
+    if len(left) == len(registry.schemas):
+        return ()
+    content = _encode_layout(msgspec.structs.replace(registry, schemas=left, tables=registry.named))
+    return (FollowedNote(_note(environment), content, stored),)
 
 
 async def placed_schemas(store: Store, environment: str) -> dict[str, str]:

@@ -135,13 +135,19 @@ class Vault:
             await forget_schema(self._context.store, self._context.environment, table)
             await self._context.store.drop(table)
             await self._tallies.forget(table)
-        for name in [
-            name for name, collection in self._collections.items() if collection.table == table
-        ]:
-            del self._collections[name]
         for name in [name for name, layout in self._layouts.items() if layout.table == table]:
-            del self._layouts[name]
+            self.let_go(name)
         self._states.pop(table, None)
+
+    def suspend(self, name: str) -> None:
+        """Leave the records of a schema that may be removed out of all maintenance."""
+        self._collections.pop(name, None)
+
+    def let_go(self, name: str) -> None:
+        """Forget a schema that is removed from the store; it must be out of use."""
+        self.suspend(name)
+        if (layout := self._layouts.pop(name, None)) is not None:
+            self._states.pop(layout.table, None)
 
     @property
     def clock(self) -> Clock:

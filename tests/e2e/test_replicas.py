@@ -317,18 +317,6 @@ async def test_what_one_is_told_the_other_one_knows_when_it_is_answered(
         record = {**sent, "record_key": boat}
         status, seen = await api(crowd, at, bearer, "POST", "/api/records", json=record)
         assert status == 201, seen
-    # what only one that runs alone may do
-    for path in ("/api/schemas/boats?records=delete", "/api/environments/more?records=delete"):
-        status, seen = await api(crowd, second, admin, "DELETE", path)
-        assert (status, seen["code"]) == (409, "replicas_running"), (path, seen)
-    status, seen = await api(crowd, second, admin, "POST", "/api/records", json={**sent, "record_key": "k2"})  # fmt: skip
-    assert status == 201, seen
-    assert await first.stop() == 0
-    first.proxy = ""
-    status, seen = await api(crowd, second, admin, "DELETE", "/api/schemas/boats?records=delete")
-    assert status == 204, seen
-    assert await first.start()  # it waits until that is done
-    assert (await api(crowd, first, admin, "GET", "/api/schemas/boats"))[0] == 404
 
 
 async def test_one_that_others_took_for_dead_starts_again_by_itself(crowd: Several) -> None:

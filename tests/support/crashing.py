@@ -42,7 +42,10 @@ STEPS: dict[str, tuple[str, ...]] = {
     "format": ("proxy.storage.sqlite.file:run_migrations",),
     "draft of the key": ("proxy.crypto.key_file:_fill",),
     "key": ("proxy.crypto.key_sources:FileSource.create",),
-    "note": ("proxy.storage.sqlite.store:SqliteStore.write_notes",),
+    "note": (
+        "proxy.storage.sqlite.store:SqliteStore.write_notes",
+        "proxy.storage.postgres.store:PostgresStore.write_notes",
+    ),
     "table": ("proxy.storage.sqlite.store:SqliteStore.ensure",),
     # the end of an environment
     "notes": ("proxy.storage.sqlite.store:SqliteStore.drop_notes",),

@@ -249,7 +249,7 @@ class FailingStore:
     async def notes(self, ending: str) -> list[str]:
         return await self._pass(self.inner.notes, ending)
 
-    async def drop_notes(self, ending: str) -> None:
+    async def drop_notes(self, ending: str, kind: type[NoteWrite] = NoteWrite) -> None:
         await self._pass(self.inner.drop_notes, ending)
 
     async def _pass(

@@ -34,7 +34,7 @@ FIXED = (
 _PARTED_BY = {"r": "rid", "t": "hash", "h": "rid", "i": "key", "l": "rid"}
 
 _NULLABLE = {"key", "key_sealed", "expires_at"}
-_TABLE = "SELECT 1 FROM tables WHERE name = $1"
+_TABLE = "SELECT 1 FROM tables WHERE name = $1 FOR UPDATE"  # another replica may drop it, too
 
 
 class EncodedCells(Cells):

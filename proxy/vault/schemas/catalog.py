@@ -10,6 +10,7 @@ Work with ``records`` stands within ``using``: a change waits until earlier work
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -51,6 +52,7 @@ class Catalog(ActiveSchemas):
         each; ``SCHEMA_OF_RULES`` and ``CONFLICT`` for a name that rules or files declare;
         ``SCHEMA_BUSY`` while a migration to another definition runs.
         """
+        self._epochs.leave()
         async with self._changing:
             entry = self._entries.schemas.get(schema.name)
             if entry is None:
@@ -59,6 +61,8 @@ class Catalog(ActiveSchemas):
                     await self._put(SchemaEntry(schema, origin))
                 return Applied(created=True, steps=(), migrating=False)
             refuse_foreign(entry, origin, self._in_force)
+            if entry.ending:
+                raise ending_schema(schema.name)
             if entry.change is not None:
                 return await self._meanwhile(entry, schema)
             plan = planned(entry.schema, schema, entry.lives)
@@ -109,7 +113,8 @@ class Catalog(ActiveSchemas):
 
     async def _afterwards(self, schema: Schema, origin: Origin) -> None:
         try:
-            await asyncio.wait([self._tasks[schema.name]])
+            groups, name = (self._tasks, self._ends), schema.name
+            await asyncio.wait([group[name] for group in groups if name in group])
             await self.apply(schema, origin)
         except VaultError as error:
             self._report(error)
@@ -130,8 +135,12 @@ class Catalog(ActiveSchemas):
             self._later[schema.name] = asyncio.create_task(self._afterwards(schema, Origin.BUILTIN))
 
     def refuse_taken(self, names: Iterable[str]) -> None:
-        """Raise ``VaultError(BAD_RULES)`` if rules take the name of a schema declared otherwise."""
-        schemas = self._entries.schemas
+        """Raise ``VaultError`` for rules to be bound that take the name of a schema declared
+        otherwise (``BAD_RULES``), or of one that a replica removes (``SCHEMA_BUSY``).
+        """
+        names, schemas = frozenset(names), self._entries.schemas
+        self._refuse_ending(names)
+        self._wanted |= names  # until they are in force
         taken = [
             name for name in names if name in schemas and schemas[name].origin is not Origin.RULES
         ]
@@ -142,6 +151,11 @@ class Catalog(ActiveSchemas):
                 "or in files: give each another name with `schema:`, or delete the schema.",
                 tuple(Detail(name, "a schema of this name is there already") for name in taken),
             )
+
+    def _refuse_ending(self, names: Iterable[str]) -> None:
+        for name in names:
+            if (entry := self._entries.schemas.get(name)) is not None and entry.ending:
+                raise ending_schema(name)
 
     def host(self, name: str) -> SharedTable:
         """Return the schema of that name, as host of proxied records."""
@@ -154,8 +168,10 @@ class Catalog(ActiveSchemas):
             while fresh := self._of_rules(by_name):
                 with conflict_ignored():
                     await self._entries.put(*fresh)
+            self._refuse_ending(by_name)
             gone = self._in_force.get(Origin.RULES, frozenset()) - by_name.keys()
             self._in_force[Origin.RULES] = frozenset(by_name)
+            self._wanted = frozenset()
             self._records.update(
                 (name, Records(collection)) for name, collection in by_name.items()
             )
@@ -181,22 +197,16 @@ class Catalog(ActiveSchemas):
         Raises ``VaultError``: ``UNKNOWN_SCHEMA``; ``SCHEMA_OF_RULES`` and ``CONFLICT`` while rules
         or files declare it; ``SCHEMA_IN_USE``; ``SCHEMA_BUSY`` while it is used or migrated.
         """
+        self._epochs.leave()
         async with self._changing:
             removed = self.records(name)
             entry = self._entries.schemas[name]
             refuse_declared(entry, self._in_force)
             if entry.change is not None:
                 raise busy_schema(name)
-            await refuse_in_use(removed.collection, records)
-            del self._records[name]  # from here on no work begins with it
-            try:
-                await self.alone(f"the schema {name!r}")
-                await refuse_in_use(removed.collection, records)
-                await self._entries.remove(name, removed.collection.table)
-            except BaseException:
-                self._records[name] = removed
-                raise
-            await self._drop_tables()
+            refuse = partial(refuse_in_use, removed.collection, records)
+            await refuse()
+            await self._remove(entry, refuse)
 
     async def _meanwhile(self, entry: SchemaEntry, schema: Schema) -> Applied:
         """The answer to a definition during a migration: fine if it leads there."""
@@ -290,6 +300,13 @@ def busy_schema(name: str) -> VaultError:
     return VaultError(
         Code.SCHEMA_BUSY,
         f"The schema {name!r} is being changed; try again when its migration has ended.",
+    )
+
+
+def ending_schema(name: str) -> VaultError:
+    """A replica removes it."""
+    return VaultError(
+        Code.SCHEMA_BUSY, f"The schema {name!r} is being removed; try again when that has ended."
     )
 
 

@@ -185,6 +185,21 @@ async def test_a_client_that_ends_while_its_secret_is_checked_gets_no_token(monk
         ).error == "invalid_client"
 
 
+async def test_a_client_that_is_read_again_while_its_secret_is_checked_gets_its_token(monkeypatch):
+    """As another replica, or this one, has written clients of its part: it is the same as before."""
+    async with office() as here:
+        made, clients = await here.client(), here.service.clients
+        fits = here.service._secret_checks.matches
+
+        async def meanwhile(stored: str | None, secret: str) -> bool:
+            for number in range(clients.count):
+                await clients.read_again("default", number)
+            return await fits(stored, secret)
+
+        monkeypatch.setattr(here.service._secret_checks, "matches", meanwhile)
+        assert await here.token(made)
+
+
 async def test_introspection_tells_what_a_valid_token_says():
     async with office() as here:
         made = await here.client()

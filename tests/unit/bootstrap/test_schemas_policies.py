@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.bootstrap.environments import Governed, declare_policies, redeclare_policies
+from proxy.bootstrap.schemas import Governed, declare_policies, redeclare_policies
 from proxy.errors import Code, VaultError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
