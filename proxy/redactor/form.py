@@ -303,9 +303,9 @@ def _ambiguous(declared: tuple[str, ...], name: str) -> VaultError:
     resembled = [one for one in declared if _watch((one,)).resembled(name)]
     return VaultError(
         Code.AMBIGUOUS_JSON,
-        "The form or query is ambiguous: a member's name differs from an expected one only "
-        "in letter case, spacing, brackets, dots or separators. If the application has both, name "
-        "the other in the rule, too, or let it pass (pass: true).",
+        "The form, query or file is ambiguous: a name differs from an expected one only in letter "
+        "case, spacing, brackets, dots or separators. If the application has both, name the other "
+        "in the rule, too, with its field; pass: true lets its values leave in the clear.",
         tuple(Detail(one, "is the expected one") for one in resembled[:1]),
     )
 

@@ -23,7 +23,8 @@ LETTER_CASE = (
 MISSPELT = (
     "a member name differs from the expected one only in the signs _ and -, or in letter case "
     "without them, as in birthDate and birth_date; if the application has both, name the other in "
-    "the rule, too, or write pass: true for its place under values"
+    "the rule, too, as a field of its own; pass: true for its place under values lets it leave in "
+    "the clear"
 )
 NESTED = "a member name writes out the way to an expected member, by dots, brackets or slashes"
 HALF_PAIR = "a selected value holds half of a surrogate pair"

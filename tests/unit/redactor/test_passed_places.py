@@ -10,13 +10,15 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.net.coverage_report import CoverageReport, coverage_data
 from proxy.redactor.load import load_text
+from proxy.redactor.message import RawHeaders
 from proxy.redactor.tools.difference import differences
 from proxy.redactor.tools.explain import as_data, find_operation
 from proxy.telemetry import logs
-from tests.support.exchanges import FORM, JSON, Desk, desk, rule_text
+from tests.support.exchanges import FIELDS, FORM, JSON, Desk, desk, rule_text
 from tests.support.table import table
 
 NAME = "Zorbina"
+CSV: RawHeaders = ((b"Content-Type", b"text/csv"),)
 
 
 def create(request: str) -> str:
@@ -197,11 +199,34 @@ async def test_a_pattern_that_lets_all_pass_makes_no_other_spelling_of_a_field_a
     assert (await one.send("GET /p?page=Zorbina")).sent.target == b"/p?page=Zorbina"
 
 
+@table(
+    ("request_rule", "body", "kind"),
+    [
+        (
+            "{form: {email: email, _email: email}}",
+            b"email=a%40x.example&_email=a%40x.example",
+            FORM,
+        ),
+        ("{csv: {Email: email, E-Mail: email}}", b"Email,E-Mail\na@x.example,a@x.example\n", CSV),
+        ("{csv: {Email: email, E-Mail: email}}", b"Email,E-Mail\na@x.example,\n", CSV),
+        ("{object: $}", b'{"email": "a@x.example", "_email": "a@x.example"}', JSON),
+    ],
+)
+async def test_two_names_that_are_nearly_one_are_both_swapped_where_the_rule_names_both(
+    request_rule: str, body: bytes, kind: RawHeaders
+):
+    twin = "again: {kind: email, at: $._email}"
+    one = await desk(create(request_rule), fields=(*FIELDS, twin) if kind is JSON else FIELDS)
+    sent = (await one.send("POST /p", body, kind)).sent.body
+    assert b"x.example" not in sent
+    assert sent.count(b"example.org") == body.count(b"x.example")
+
+
 async def test_a_name_that_servers_translate_into_a_named_one_passes_where_its_rule_says_so():
     members = "{name: name, naMe: {pass: true}}"
     for key, body, kind in (
         ("form", b"name=Bo&naMe=Zorbina", FORM),
-        ("csv", b"name,naMe\nBo,Zorbina\n", ((b"Content-Type", b"text/csv"),)),
+        ("csv", b"name,naMe\nBo,Zorbina\n", CSV),
     ):
         one = await desk(create(f"{{{key}: {members}}}"))
         sent = (await one.send("POST /p", body, kind)).sent.body
