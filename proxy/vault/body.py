@@ -1,6 +1,6 @@
 """Body of a record: its values, each with the token that stands for it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -222,13 +222,17 @@ def is_as_before(
 
 
 def taken(
-    pairs: Iterable[tuple[str, str]], live: RecordBody, versions: Sequence[RecordBody]
+    pairs: Iterable[tuple[str, str]],
+    live: RecordBody,
+    versions: Sequence[RecordBody],
+    older: Container[int] = (),
 ) -> list[bool | None]:
     """For each version in doubt whether the application took it, as far as an object with these
     (field, token) tells.
 
     Yes if the object shows a text that only this version has, among those that it may have taken.
-    No if the object shows a text that the version replaces.
+    No if the object shows a text that the version replaces. ``older``: by their numbers those that
+    had been live before: what replaced a part of one was carried out if a text of it is shown.
     """
     here, before, own = (
         set(pairs),
@@ -248,7 +252,8 @@ def taken(
             if index != at and (certain[index] or not against[index])
         ]
         lone = not against[at] and bool(here & (mine - before).difference(*rivals))
-        verdicts.append(True if certain[at] or lone else False if against[at] else None)
+        is_sure = certain[at] and not (at in older and against[at])
+        verdicts.append(True if is_sure or lone else False if against[at] else None)
     return verdicts
 
 

@@ -227,8 +227,9 @@ class TableState:
         return instant - 1 - (0 if self.replicas is None else self.replicas.margin)
 
     def end(self, key: bytes, now: int) -> None:
-        """The application has deleted the record with this id."""
+        """The application has deleted the record with this id, or may have."""
         self.ended.pop(key, None)
+        self.named.pop(key, None)
         self.ended[key] = now
         if len(self.ended) > _MOST_ENDED:
             del self.ended[next(iter(self.ended))]

@@ -1,11 +1,12 @@
 """The callers of ``crowd`` before a proxy in this process, whose process is killed now and then: the
 same oracle, and hundreds of lives in a second.
 
-The application answers creates with ids that are known, while others change those records. Every
-call of the store takes a few turns of the event loop, by a seed, so callers meet each other in
+The application answers creates with ids that are known, while others change those records. By hand
+creates are also of several records and by forms, records are deleted before their creates are
+settled, and at the end the vault has to hold what the application holds and nothing else. Every call of the store takes a few turns of the event loop, by a seed, so callers meet each other in
 between; a process ends between two turns, or behind one of its commits.
 
-By hand: ``python -m tests.support.lifecheck SEED LIVES``.
+By hand: ``python -m tests.support.lifecheck SEED LIVES FIELD ...``.
 """
 
 import asyncio
@@ -21,8 +22,8 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
 from tests.support.clock import ManualClock
-from tests.support.crowd import FIELDS, Crowd, Record
-from tests.support.exchanges import Call, Desk, desk_of
+from tests.support.crowd import FIELDS, VALUES, Crowd, Record
+from tests.support.exchanges import FORM, Call, Desk, desk_of, member_form
 from tests.support.memory import MemoryStore
 from tests.support.people import FLAT
 from tests.support.stores import FailingStore
@@ -75,13 +76,15 @@ class Application:
     records: dict[int, Record] = field(default_factory=dict)
     following: int = 1
 
-    def act(self, method: str, ident: int, content: Record) -> tuple[int, Any]:
+    def act(self, method: str, ident: int, content: Any) -> tuple[int, Any]:
         """Do what is asked: the status and the answer."""
         if method == "POST":
-            record = self._create(content)
-            told = f"  it answers {content} with /people/{record['id']} : {record}"
-            self.story.append(told)
-            return 201, record
+            bodies = content if isinstance(content, list) else [content]
+            records = list(map(self._create, bodies))
+            for sent, record in zip(bodies, records, strict=True):
+                told = f"  it answers {sent} with /people/{record['id']} : {record}"
+                self.story.append(told)
+            return 201, records if isinstance(content, list) else records[0]
         if method != "GET":
             self.story.append(f"  it does {method} /people/{ident} : {content}")
         if method == "GET" and not ident:
@@ -119,6 +122,7 @@ class Lives(Crowd):
     store: MortalStore = field(default_factory=lambda: MortalStore(MemoryStore()))
     desk: Desk = field(init=False)
     behind: Any = None  #: the application
+    more: bool = False  #: creates of several, by forms, and deletes before a create is settled
 
     async def begin(self, *, commits: int = 0) -> None:
         """A new process on the same store."""
@@ -146,8 +150,27 @@ class Lives(Crowd):
             ):
                 raise outcome
 
+    async def converge(self) -> None:
+        """The vault holds what the application holds, and nothing else."""
+        people = self.desk.people
+        rows = await self.desk.store.scan(people.table, 0, 10_000)
+        names = {people.key_hash(str(ident)): ident for ident in self.every}
+        left = {names.get(row.key or b"", -row.rid): row for row in rows}
+        missing = self.behind.records.keys() - left.keys()
+        assert not missing, "\n".join(map(self.told, missing))
+        for ident in left.keys() - self.behind.records.keys():
+            values = people.sealer.open(left[ident]).values
+            texts = {name: [one.text for one in of] for name, of in values.items()}
+            row, told = left[ident], self.told(ident) if ident > 0 else ""
+            of = [w for w in range(self.number + 1) if [VALUES["phone"](w)] == texts.get("phone")]
+            told = told or "\n".join(
+                line for line in self.story for w in of if f"_w': {w}," in line or f"'{w}'" in line
+            )
+            raise AssertionError(f"{row.state.name} {row.staged} {texts}\n{told}")
+
     async def review(self) -> None:
-        """A life in which everything is read."""
+        """A life in which everything is read that ever was."""
+        self.every.update(range(1, self.behind.following))
         await self.begin()
         await self.judge(len(self.every))
 
@@ -161,14 +184,24 @@ class Lives(Crowd):
     async def _ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         clock, call = self.desk.clock, None
         clock.advance(1)
-        ident = int(path.removeprefix("/people/") if path != "/people" else 0)
+        ident = int(path.rpartition("/")[2]) if path[-1].isdigit() else 0
+        sent, form = options.get("json", b""), options.get("data")
         try:
-            call = await self.desk.send(f"{method} {path}", options.get("json", b""))
+            call = await self.desk.send(
+                f"{method} {path}", member_form(**form) if form else sent, FORM if form else None
+            )
             status, answer = await self._act(method, ident, call)
-            clock.advance(1)  # what begins in the very millisecond of an answer may be of before
+            more = self.more and method == "POST" and status == 201
+            if more and self.chance.random() < 0.1:
+                made = answer if isinstance(answer, list) else [answer]
+                await self.delete(self.chance.choice(made)["id"])
+            clock.advance(self.chance.choice((0, 1)))
             if status == 0:
                 await call.exchange.failed(True)
                 status = 502
+            elif form and status == 201:
+                where = (b"Location", f"/people/{answer['id']}".encode())
+                status, answer = 302, (await call.answer(302, b"", (where,))).body
             else:
                 answer = (await call.answer(status, answer)).body
         except VaultError as problem:
@@ -179,7 +212,8 @@ class Lives(Crowd):
         return status, json.loads(answer) if answer else None
 
     async def _act(self, method: str, ident: int, call: Call) -> tuple[int, Any]:
-        content = call.json if call.sent.body else {}
+        form = FORM[0] in call.sent.headers
+        content = call.form if form else call.json if call.sent.body else {}
         try:
             await self.store.turns()
         except asyncio.CancelledError:
@@ -200,8 +234,10 @@ class Lives(Crowd):
         return answer
 
 
-async def check(seed: int, lives: int, fields: Sequence[str] = TELLING) -> Counter[str]:
-    """So many lives; what happened, counted.
+async def check(
+    seed: int, lives: int, fields: Sequence[str] = TELLING, *, more: bool = False
+) -> Counter[str]:
+    """So many lives; what happened, counted. ``more``: as by hand.
 
     Raises ``AssertionError`` with the story of a difference.
     """
@@ -212,6 +248,9 @@ async def check(seed: int, lives: int, fields: Sequence[str] = TELLING) -> Count
     caller: Any = None
     crowd = Lives(application, caller, caller, chance=chance, story=story, behind=application)
     crowd.fields, crowd.whole = tuple(name for name in FIELDS if name in fields), True
+    crowd.more = more
+    if more:
+        crowd.acts_whole = (*crowd.acts_whole, Crowd.create_many, Crowd.create_form)
     crowd.at = MemoryStore(), ManualClock(), Keyset.create("test")
     for number in range(lives):
         await crowd.live()
@@ -223,6 +262,8 @@ async def check(seed: int, lives: int, fields: Sequence[str] = TELLING) -> Count
         await crowd.review()
         await crowd.desk.vault.maintain()
     await crowd.review()
+    if more and "email" not in fields:  # records have those of others, and stay for them
+        await crowd.converge()
     return crowd.counts
 
 
@@ -232,7 +273,7 @@ def main(seed: int, lives: int, *fields: str) -> None:
     failed = 0
     for one in range(seed, seed + lives):
         try:
-            counts = asyncio.run(check(one, 12, fields or TELLING))
+            counts = asyncio.run(check(one, 12, fields or TELLING, more=True))
         except AssertionError as error:
             failed += 1
             print(f"seed {one}: {str(error)[:3000]}", flush=True)

@@ -20,11 +20,11 @@ from proxy.vault.proxied import (
     ProxiedDraft,
     StagedWrite,
     deleted,
+    deleted_unknown,
+    end_unknown,
     forget_staged,
     merge_duplicates,
-    overtake,
     staging,
-    tell_overtaken,
     undecided,
 )
 from proxy.vault.vault import Vault
@@ -77,6 +77,8 @@ class Writing:
                 self.named = ids
                 keep = self._operation.keep
                 self.writes = await staging.stage_deletes(self.collection, ids, keep)
+                if self.collection.state.in_flight:  # a create may get what is unknown
+                    end_unknown(self.collection, set(ids) - {one.key for one in self.writes})
             if marks and self._operation.verb is not _CREATE:
                 self._refuse_changed(marks)
             self._timing.stage = perf_counter() - started
@@ -238,10 +240,8 @@ class Writing:
                 )
 
     async def _overtake(self, ids: Sequence[str], writes: Sequence[StagedWrite]) -> None:
-        unknown = list(set(ids) - {one.key for one in writes})
-        overtake(self.collection, unknown)
-        if unknown and self.collection.state.replicas is not None:
-            await self.settle(tell_overtaken, unknown)
+        if unknown := list(set(ids) - {one.key for one in writes}):
+            await self.settle(deleted_unknown, unknown, self._operation.keep)
 
     async def _lock(self, keys: Sequence[str], names: Sequence[bytes] = ()) -> None:
         locks, hash_of = self.collection.state.locks, self.collection.key_hash

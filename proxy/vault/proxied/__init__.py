@@ -9,14 +9,19 @@ from proxy.vault.proxied.binding import (
     StagedWrite,
     accept,
     binding_of,
+    end_unknown,
     forget_staged,
     insert_at_once,
     is_large,
-    overtake,
-    tell_overtaken,
 )
 from proxy.vault.proxied.correction import correct_record
-from proxy.vault.proxied.deletes import deleted, promised, reconcile_absent, reconcile_gone
+from proxy.vault.proxied.deletes import (
+    deleted,
+    deleted_unknown,
+    promised,
+    reconcile_absent,
+    reconcile_gone,
+)
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep, unneeded
@@ -58,7 +63,9 @@ __all__ = [
     "carries_record",
     "correct_record",
     "deleted",
+    "deleted_unknown",
     "drop_staged",
+    "end_unknown",
     "forget_staged",
     "insert_at_once",
     "is_large",
@@ -66,7 +73,6 @@ __all__ = [
     "open_as_shown",
     "open_page",
     "open_with_staged",
-    "overtake",
     "own",
     "promised",
     "promote",
@@ -79,7 +85,6 @@ __all__ = [
     "reveal_others",
     "settle_page",
     "stand_ins",
-    "tell_overtaken",
     "undecided",
     "unneeded",
     "update_at_once",

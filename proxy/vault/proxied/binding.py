@@ -10,6 +10,7 @@ from operator import itemgetter
 import msgspec
 
 from proxy.crypto.prf import either
+from proxy.offload import busy, give_way
 from proxy.storage.changes import (
     Accept,
     AddVersion,
@@ -163,6 +164,20 @@ def binding_of(collection: Collection, write: StagedWrite, key: str) -> list[Cha
     return changes if len(changes) == 1 and not overtaken else []
 
 
+async def bindings(
+    collection: Collection, pairs: Sequence[tuple[StagedWrite, str]]
+) -> dict[Bind, bytes]:
+    """The changes that give these names, each with the salt of its record."""
+    now, binds = collection.clock(), dict[Bind, bytes]()
+    for write, key in pairs:
+        sealer = write.sealer or collection.sealer.record(write.rid, write.salt)
+        one = Bind(write.rid, collection.key_hash(key), sealer.key(key, now), now)
+        binds[one] = write.salt
+        if len(binds) % BIND_STRIDE == 0 and busy():
+            await give_way()
+    return binds
+
+
 def decided(
     collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]
 ) -> tuple[list[Change], int, dict[int, int]]:
@@ -211,10 +226,10 @@ def _may_be_deleted(collection: Collection, binding: Bind) -> bool:
 
 
 def _delete_in_doubt(collection: Collection, binding: Bind, salt: bytes) -> StageRow:
-    """Puts a delete of a record in doubt that gets its key: an answer decides."""
+    """Puts a delete in doubt that may still be at work, of a record that gets its key."""
     collection.state.deletes = True
     sid, now = collection.context.sequence(), binding.at
-    one = Staged(sid, binding.rid, StagedKind.DELETE, now, now, True, b"")
+    one = Staged(sid, binding.rid, StagedKind.DELETE, now, now, False, b"")
     return StageRow(collection.sealer.record(binding.rid, salt).staged(one, None))
 
 
@@ -253,6 +268,12 @@ def accepting(collection: Collection, rid: int, salt: bytes, at: int) -> Accept:
     return Accept(rid, at, collection.sealer.record(rid, salt).unbound(RowState.LIVE, at))
 
 
+def end_unknown(collection: Collection, keys: Iterable[str]) -> None:
+    """The application may have deleted the records with these ids."""
+    for key in keys:
+        collection.state.end(collection.key_hash(key), collection.clock())
+
+
 def overtake(collection: Collection, keys: Iterable[str]) -> None:
     """The application deleted records that the vault does not know: one of them may be just about
     to be bound.
@@ -269,6 +290,8 @@ def overtake(collection: Collection, keys: Iterable[str]) -> None:
 
 async def tell_overtaken(collection: Collection, keys: Iterable[str]) -> None:
     """``overtake`` for other replicas, who may have it under way."""
+    if collection.state.replicas is None:
+        return
     at = collection.state.stamp(collection.context.sequence())
     names = [(one, None, b"", at) for one in either(map(collection.key_hash, keys))]
     await collection.store.commit(collection.table, [Underway(names=tuple(names))])

@@ -31,10 +31,13 @@ from proxy.vault.proxied.binding import (
     is_promised,
     is_promised_alone,
     is_unsure_mark,
+    overtake,
     promise,
     removes,
+    tell_overtaken,
 )
 from proxy.vault.proxied.reconcile import is_doubtful
+from proxy.vault.proxied.staging import doubt, stage_deletes
 
 _DELETE = StagedKind.DELETE
 #: How often a record that changed meanwhile is tried again.
@@ -65,6 +68,18 @@ async def deleted(collection: Collection, writes: Sequence[StagedWrite]) -> None
     if gone:
         await finish(collection, gone, [Remove(item.rid) for item in gone])
         collection.observe("deleted", len(gone))
+
+
+async def deleted_unknown(
+    collection: Collection, keys: Sequence[str], keep: int | None = None
+) -> None:
+    """The application deleted records that the vault did not know: of one that got such an id while
+    the delete was under way, that is in doubt.
+    """
+    overtake(collection, keys)
+    await tell_overtaken(collection, keys)
+    if writes := await stage_deletes(collection, keys, keep):
+        await doubt(collection, writes, answered=True)
 
 
 async def _mark(collection: Collection, item: StagedWrite, delete: tuple[int, int]) -> None:

@@ -6,8 +6,8 @@ the change told. An object that shows tokens of the first under the name of the 
 they are one. They are joined in one transaction.
 """
 
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Collection as Some
-from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -49,16 +49,20 @@ _TELLING = (Resolution.SEALED, Resolution.INDEXED)
 
 
 async def join_objects(
-    collection: Collection, objects: Sequence[AnswerObject], revealed: Revealed, began: int
+    collection: Collection,
+    objects: Sequence[AnswerObject],
+    revealed: Revealed,
+    began: int,
+    doubtful: Callable[[OpenRow, OpenRow, AnswerObject], Awaitable[bool]],
 ) -> list[OpenRow | None]:
-    """Merge records that an answer shows to be one; return the record of each object.
+    """Merge records that an answer shows to be one, by ``doubtful`` where changes are in doubt of
+    the one with the id; return the record of each object.
 
     ``began`` is when the request of that answer was received: the application may have read an
-    object before it took an already acknowledged change, and a merge by that state would put the
-    older values over the acknowledged ones.
+    object before it took an acknowledged change, and a merge would put older values over that.
     """
     rows = list(revealed.rows)
-    ids = {ident for index, _ in revealed.loose if (ident := objects[index].id) is not None}
+    ids = {ident for at, _ in revealed.loose if (ident := objects[at].id) is not None}
     rows_by_key = await collection.by_key(ids) if ids else {}
     homes = await open_with_staged(collection, (), rows_by_key.values()) if rows_by_key else {}
     await collection.state.look()
@@ -79,17 +83,15 @@ async def join_objects(
             rows[index] = stray  # the application has given the name to another record
         else:
             rows[index] = home
-            if (
-                stray.row.rid not in joined
-                and _may_take(collection, home)
-                and _settled(collection, stray)
-            ):
+            if stray.row.rid in joined:
+                continue
+            if _may_take(collection, home) and _settled(collection, stray):
                 joined.add(stray.row.rid)
                 await _merge(collection, home, stray, item)
-    # one that is the record of its id joins that with a later answer, or ends: on its own it would
-    # outlive the record; only a change that may still be at work has it wait, for how long nobody
-    # knows
-    left = [
+            elif index not in homed and await doubtful(stray, home, item):
+                joined.add(stray.row.rid)
+                homed.add(index)
+    left = [  # others of an id join its record later, or end: alone they would outlive it
         stray
         for index, stray in revealed.loose
         if objects[index].id is None or (rows[index] is not stray and index not in homed)

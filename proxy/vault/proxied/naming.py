@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.offload import busy, give_way
 from proxy.storage.changes import (
     Bind,
     Change,
@@ -23,7 +22,7 @@ from proxy.storage.changes import (
     Replace,
     StageRow,
 )
-from proxy.storage.rows import SEEN_IN_PAGE, Staged, StagedKind
+from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
 from proxy.vault.body import (
     RecordBody,
     TokenizedFields,
@@ -38,9 +37,9 @@ from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import confuses, erased_values, keeping, stored_values
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import (
-    BIND_STRIDE,
     StagedWrite,
     accept_open,
+    bindings,
     decided,
     displacing,
     forget_staged,
@@ -77,7 +76,7 @@ class Displacement(NamedTuple):
     #: of a record of the exchange the tokens by field that the answer shows: they tell which of two
     #: values is live
     tokens_of: Callable[[int], Mapping[str, tuple[str, ...]]]
-    own: Container[int]  #: the records of the exchange
+    own: Container[int] = ()  #: the records of the exchange
     #: makes other writers of these records wait
     hold: Callable[[Sequence[bytes]], Awaitable[None]] = _waiting
 
@@ -122,13 +121,13 @@ async def bind(
     A record that got a name from another answer meanwhile keeps that one; where it was deleted by
     that name, it stays deleted.
     """
-    naming = _Naming(collection, await _bindings(collection, pairs), displacement)
+    naming = _Naming(collection, await bindings(collection, pairs), displacement)
     for attempt in range(_TRIES):
         if collection.state.replicas is not None:
             await collection.state.hear([one.key for one in naming.open])
         if await naming.attempt():
             break
-        if naming.stuck or attempt == _TRIES - 1:
+        if naming.stuck > 1 or attempt == _TRIES - 1:  # who did may have been deleted at once
             await accept_open(collection, [write for write, _ in pairs], naming.open)
             return
     writes = [write for write, _ in pairs]
@@ -182,18 +181,26 @@ async def bind_shown(
     return not twins
 
 
-async def _bindings(
-    collection: Collection, pairs: Sequence[tuple[StagedWrite, str]]
-) -> dict[Bind, bytes]:
-    """The changes that give these names, each with the salt of its record."""
-    now, binds = collection.clock(), dict[Bind, bytes]()
-    for write, key in pairs:
-        sealer = write.sealer or collection.sealer.record(write.rid, write.salt)
-        one = Bind(write.rid, collection.key_hash(key), sealer.key(key, now), now)
-        binds[one] = write.salt
-        if len(binds) % BIND_STRIDE == 0 and busy():
-            await give_way()
-    return binds
+async def join_shown(
+    collection: Collection, stray: Row, home: Row, texts: Mapping[str, tuple[str, ...]]
+) -> bool:
+    """Join a record without a name to the one under whose id an answer shows it, where changes of
+    that are in doubt. Return whether it was done: not while another request changes that one.
+    """
+    pair, locks, key = (stray.rid, home.rid), collection.state.locks, home.key
+    if key is None or not await locks.attempt(key):
+        return False
+    try:
+        changes = (await Displacement(lambda _: texts).changes(collection, dict([pair])))[pair]
+        if changes:
+            await collection.store.commit(collection.table, changes)
+            collection.state.retired.join(*pair)
+            collection.observe("reconciled")
+    except Conflict:
+        return False
+    finally:
+        locks.release((key,))
+    return bool(changes)
 
 
 class _Naming:
@@ -207,7 +214,8 @@ class _Naming:
         self.binds = list(binds)
         self.open = self.binds  #: those that are still to be given
         self.overtaken = 0
-        self.stuck = False  #: whether nobody stands in their way, and they cannot be given
+        #: how often nobody stood in their way, and they could not be given
+        self.stuck = 0
         self.displaced: list[Change] = []
         self.twins: _Twins = {}
         self._joined: dict[tuple[int, int], list[Change]] = {}
@@ -230,7 +238,7 @@ class _Naming:
             self.open = await still_open(collection, self.open)
             left = set(self.open)
             await self._displace([one for one in changes if one in left])
-            self.stuck = not self.displaced and len(self.open) == before
+            self.stuck += not self.displaced and len(self.open) == before
             return False
         if joins:
             for pair in self.twins.items():

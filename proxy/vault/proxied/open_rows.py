@@ -90,22 +90,22 @@ class OpenRow(msgspec.Struct):
             self._texts = frozenset(token for _, token in self.values)
         return self._texts
 
+    def versions(self) -> tuple[list[RecordBody], set[int]]:
+        """The versions in doubt, and those of them that had been live before another one was."""
+        pairs = [(one.at, content) for one, content in self.staged if content is not None]
+        older = {index for index, (at, _) in enumerate(pairs) if at >= SEEN_IN_PAGE}
+        return [content for _, content in pairs], older
+
     def values_at(
         self, places: Sequence[tuple[str, str]]
     ) -> Mapping[str, tuple[TokenizedValue, ...]]:
-        """The values of an object's (field, token): live, or of versions that it shows accepted.
-
-        A version that had been live before another one took its place may be older.
-        """
+        """The values of an object's (field, token): live, or of versions that it shows accepted."""
         fields = dict(self.live.values)
-        versions = [content for _, content in self.staged if content is not None]
-        had_been_live = [
-            one.at >= SEEN_IN_PAGE for one, content in self.staged if content is not None
-        ]
-        verdicts = taken(places, self.live, versions)
-        for version, verdict, older in zip(versions, verdicts, had_been_live, strict=True):
+        versions, older = self.versions()
+        verdicts = taken(places, self.live, versions, older)
+        for at, (version, verdict) in enumerate(zip(versions, verdicts, strict=True)):
             for name, values in version.values.items() if verdict else ():
-                if older or newest(values) > newest(fields.get(name, ())):
+                if at in older or newest(values) > newest(fields.get(name, ())):
                     fields[name] = values
         return fields
 

@@ -93,7 +93,7 @@ def _page_outcome(
     )
     if places:
         collection.state.unsure.pop(row.rid, None)  # it is decided now
-    verdicts = verdicts_on(opened, AnswerObject(None, places))
+    verdicts = verdicts_on(opened, AnswerObject(None, places), page=True)
     doubtful = [pair for pair in opened.staged if is_doubtful(collection, pair[0], began)]
     deletes = [staged for staged, version in doubtful if version is None]
     undone, promised = _deletes(collection, opened, deletes, bool(places), alone)

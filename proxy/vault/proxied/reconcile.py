@@ -33,7 +33,7 @@ from proxy.vault.earlier_values import keeping
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import is_over, is_promised, is_unsure_mark, removes
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
-from proxy.vault.proxied.naming import bind_shown
+from proxy.vault.proxied.naming import bind_shown, join_shown
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
 
@@ -51,16 +51,25 @@ async def reconcile_objects(
     began = state.before(began, collection.clock())
     if state.replicas is not None:
         await state.look()
-    if state.ended and (revealed.loose or revealed.pending):
-        revealed = _of_lasting(collection, objects, revealed, began)
+    gone = _gone_since(collection, objects, began) if state.ended else ()
+    if gone:
+        loose = [one for one in revealed.loose if one[0] not in gone]
+        pending = [one for one in revealed.pending if one[0] not in gone]
+        revealed = revealed._replace(loose=loose, pending=pending)
     if revealed.loose or revealed.pending:
-        rows[:] = await join_objects(collection, objects, revealed, began)
+
+        async def doubtful(stray: OpenRow, home: OpenRow, item: AnswerObject) -> bool:
+            return await join_shown(collection, stray.row, home.row, _texts_by_field(item))
+
+        rows[:] = await join_objects(collection, objects, revealed, began, doubtful)
     decided: set[int] = set()
     undecided: set[str] = set()
     for index, (item, row) in enumerate(zip(objects, rows, strict=True), 1):
         if index % STRIDE == 0 and busy():
             await give_way()
         if row is None or row.row.rid in decided or row.row.rid in state.at_work:
+            continue
+        if row.row.key is None and index - 1 in gone:
             continue
         outcome = _judged(collection, item, row, began)
         undecided |= outcome.undecided
@@ -69,7 +78,7 @@ async def reconcile_objects(
         decided.add(row.row.rid)
         first = outcome.changes[0]
         if isinstance(first, Bind):
-            texts = {name: tuple(of) for name, of in _texts_by_field(item).items()}
+            texts = _texts_by_field(item)
             done = await bind_shown(collection, outcome.changes, first, texts)
         else:
             done = await commit_settlement(collection, row.row, outcome)
@@ -78,25 +87,19 @@ async def reconcile_objects(
     return undecided
 
 
-def _of_lasting(
-    collection: Collection, objects: Sequence[AnswerObject], revealed: Revealed, began: int
-) -> Revealed:
-    """The same without what objects tell whose records were deleted since ``began``: other records
-    may have some of their tokens.
+def _gone_since(collection: Collection, objects: Sequence[AnswerObject], began: int) -> set[int]:
+    """The numbers of objects whose records were deleted since ``began``: they prove nothing, and
+    other records may have some of their tokens.
     """
-    digests = {at: item.id for at, item in enumerate(objects) if item.id is not None}
-    gone = {
+    return {
         at
-        for at, ident in digests.items()
-        if any(
-            collection.state.ended.get(one, -1) >= began
-            for one in either((collection.key_hash(ident),))
+        for at, item in enumerate(objects)
+        if item.id is not None
+        and any(
+            collection.state.ended.get(one, -1) > began
+            for one in either((collection.key_hash(item.id),))
         )
     }
-    loose = [one for one in revealed.loose if one[0] not in gone]
-    return revealed._replace(
-        loose=loose, pending=[one for one in revealed.pending if one[0] not in gone]
-    )
 
 
 #: Milliseconds for which views of a record put a delete off once.
@@ -275,11 +278,17 @@ def _doubted_again(
         yield StageRow(collection.sealer.record(row.rid, row.salt).staged(one, left[-1]))
 
 
-def verdicts_on(opened: OpenRow, item: AnswerObject) -> dict[int, bool | None]:
-    """For each staged update whether the object as a whole shows that it was taken."""
-    versions = {staged.sid: version for staged, version in opened.staged if version is not None}
+def verdicts_on(
+    opened: OpenRow, item: AnswerObject, *, page: bool = False
+) -> dict[int, bool | None]:
+    """For each staged update whether the object as a whole shows that it was taken.
+
+    ``page``: it may show parts of both.
+    """
+    sids = [staged.sid for staged, version in opened.staged if version is not None]
+    versions, older = opened.versions()
     return dict(
-        zip(versions, taken(item.places, opened.live, list(versions.values())), strict=True)
+        zip(sids, taken(item.places, opened.live, versions, () if page else older), strict=True)
     )
 
 
@@ -302,7 +311,7 @@ def _not_superseded(
 
 def _decide(
     versions: Sequence[RecordBody],
-    texts_by_field: Mapping[str, list[str]],
+    texts_by_field: Mapping[str, Sequence[str]],
     taken: bool | None,
     *,
     over: bool,
@@ -362,10 +371,10 @@ def is_doubtful(collection: Collection, staged: Staged, began: int) -> bool:
     return (staged.at if staged.doubt is None else staged.doubt) <= began
 
 
-def _texts_by_field(item: AnswerObject) -> dict[str, list[str]]:
-    texts: dict[str, list[str]] = {}
+def _texts_by_field(item: AnswerObject) -> dict[str, tuple[str, ...]]:
+    texts: dict[str, tuple[str, ...]] = {}
     for name, text in item.places:
-        texts.setdefault(name, []).append(text)
+        texts[name] = (*texts.get(name, ()), text)
     return texts
 
 

