@@ -88,7 +88,7 @@ async def join_objects(
             if _may_take(collection, home) and _settled(collection, stray):
                 joined.add(stray.row.rid)
                 await _merge(collection, home, stray, item)
-            elif index not in homed and await doubtful(stray, home, item):
+            elif await doubtful(stray, home, item):
                 joined.add(stray.row.rid)
                 homed.add(index)
     left = [  # others of an id join its record later, or end: alone they would outlive it

@@ -188,6 +188,8 @@ async def join_shown(
     that are in doubt. Return whether it was done: not while another request changes that one.
     """
     pair, locks, key = (stray.rid, home.rid), collection.state.locks, home.key
+    if any(one in collection.state.at_work for one in pair):
+        return False
     if key is None or not await locks.attempt(key):
         return False
     try:

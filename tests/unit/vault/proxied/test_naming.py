@@ -395,3 +395,20 @@ async def test_a_create_is_no_part_of_a_record_that_was_deleted_since():
     assert await one.counts() == (1, 0, 1)
     await (await one.send("GET /p/1")).answer(404, {"error": "not found"})
     assert await one.counts() == (0, 0, 0)
+
+
+async def test_a_create_whose_answer_got_lost_joins_a_record_of_which_a_delete_is_in_doubt():
+    """It waited until the delete was decided, and was dropped after ``pending.keep`` meanwhile."""
+    one = await desk("current")
+    await one.create(ANN)
+    held = await lost(one, {**ANNA, "phone": "08-1", "born": "1951-01-01"})
+    call = await one.send("POST /p", {"name": "Bo"})
+    await (await one.send("DELETE /p/1")).answer(204)
+    held["id"] = 1
+    await call.answer(201, held)
+    assert (await one.counts())[0] == 2
+    assert (await one.shown(held))["name"] == "Anna Ek"
+    assert (await one.counts())[0] == 1
+    one.clock.advance(2 * WEEK)
+    await one.vault.maintain()
+    assert await one.shown(held) == {"id": 1, **ANNA, "phone": "08-1", "born": "1951-01-01"}
