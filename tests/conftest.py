@@ -58,8 +58,8 @@ settings.load_profile("shared machine" if EXPLORE else "every run alike")
 
 #: Folders of tests that mostly wait for other processes.
 WAITING = {"browser", "e2e"}
-#: The part of a worker's tests in which files of those are, by whether they have tests marked as
-#: slow; the rest leaves room for files that are large, on both sides.
+#: The part of a worker's tests in which files are that have tests marked as slow, and the other
+#: files of those folders; the rest leaves room for files that are large, on both sides.
 BETWEEN = {True: (0.05, 0.4), False: (0.1, 0.8)}
 
 
@@ -94,8 +94,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     files: dict[bool | None, list[list[pytest.Item]]] = {True: [], False: [], None: []}
     for path, group in groupby(items, lambda item: item.path):
         tests = list(group)
-        waiting = path.parts[-2] in WAITING
-        files[any(map(_slow, tests)) if waiting else None].append(tests)
+        slow = any(map(_slow, tests))
+        files[slow if slow or path.parts[-2] in WAITING else None].append(tests)
     spread: list[tuple[float, list[pytest.Item]]] = []
     room = [len(items) / workers] * workers
     for kind, (first, last) in BETWEEN.items():

@@ -66,6 +66,7 @@ async def test_the_native_family_comes_first_and_a_search_finds_operations_by_th
     assert page.problems == []
 
 
+@pytest.mark.slow
 async def test_a_request_is_tried_out_with_a_token_which_also_shows_the_schemas(
     browser: Browser | None, here: Interface
 ) -> None:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from functools import cache
 
+import pytest
+
 from proxy.errors import VaultError
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
@@ -88,6 +90,7 @@ def honest(name: str) -> float:
     return max(seconds(SELECTIONS[name], body), seconds(SELECTIONS["$..email"], body))
 
 
+@pytest.mark.slow
 @table("document", DOCUMENTS)
 def test_no_document_takes_many_times_the_work_of_an_honest_one(document: str) -> None:
     for name, selection in SELECTIONS.items():

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from proxy.api import attachments, request, upload
 from proxy.audit import chain, shipping, signatures
 from proxy.auth import audiences, authorization_server, external_acl
@@ -546,6 +548,7 @@ def _takes(parse: Callable[[str], object], text: str) -> float:
     return least / max(1.0, min(loops) / 0.001)
 
 
+@pytest.mark.slow
 @table("name", PARSERS)
 def test_text_of_a_kibibyte_is_parsed_within_five_milliseconds(name):
     _seconds(PARSERS[name], "a")  # what is loaded at first use is no part of it

@@ -22,6 +22,7 @@ import pytest
 from tests.support import orders
 from tests.support.effort import rounds
 from tests.support.instance import Instance, running
+from tests.support.lives import write_command
 from tests.support.ports import closed_port
 from tests.support.real import kinto, project, site
 from tests.support.real.client import client
@@ -141,6 +142,7 @@ def markers_in(records: dict[str, dict[str, Any]]) -> list[str]:
     return [marker for marker in MARKERS if marker.lower() in text]
 
 
+@pytest.mark.slow
 async def test_what_an_application_holds_becomes_tokens_and_values_again(tmp_path):
     async with office(tmp_path, 12, 5) as here:
         people = {f"z{n}": person(n) for n in range(12)}
@@ -339,11 +341,17 @@ class Worker:
         assert {**record, "name": ""} == {**expected, "name": ""}
 
 
+def domicile(folder: Path) -> str:
+    """The path of the command; who kills it kills the process that was forked for it, too."""
+    write_command(command := folder / "bin" / "domicile")
+    return str(command)
+
+
 async def adopting(here: Office, folder: Path) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "proxy", "adopt", *here.walk("--json")),
+        *(domicile(folder), "adopt", *here.walk("--json")),
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **here.instance.settings(), "AUTH": AUTH},
+        env={**os.environ, **here.instance.settings(), "AUTH": AUTH},
         stdout=asyncio.subprocess.PIPE,
     )
 
@@ -435,6 +443,7 @@ async def shop(folder: Path, count: int) -> AsyncIterator[tuple[Path, str]]:
         await process.wait()
 
 
+@pytest.mark.slow
 async def test_people_within_orders_are_adopted_and_released_whatever_is_killed(tmp_path):
     chance, count = random.Random(7), 60
     people = {number: orders.order(number) for number in range(1, count + 1)}
@@ -455,9 +464,9 @@ async def test_people_within_orders_are_adopted_and_released_whatever_is_killed(
             kills = 0
             while True:
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "proxy", "adopt", *walk, "--rate", "20/s", "--json"),
+                    *(domicile(tmp_path), "adopt", *walk, "--rate", "20/s", "--json"),
                     cwd=tmp_path,
-                    env={**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()},
+                    env={**os.environ, **instance.settings()},
                     stdout=asyncio.subprocess.PIPE,
                 )
                 output = asyncio.create_task(process.communicate())

@@ -67,10 +67,17 @@ class Writers:
         self.people: dict[str, str] = {}
         self.over = False
 
+    async def goes_on(self) -> bool:
+        """Whether there is more to write, after a moment: a backup that takes long has not for that
+        reason more and more to copy.
+        """
+        await asyncio.sleep(0.02)
+        return not self.over
+
     async def write(self, number: int) -> None:
         """Records with a file each, of which every third is deleted again."""
         turn = 0
-        while not self.over:
+        while await self.goes_on():
             turn += 1
             key, content = f"r{number}x{turn}", os.urandom(2_000)
             note = f"{MARKER} {key}"
@@ -85,7 +92,7 @@ class Writers:
     async def meet(self) -> None:
         """People through the proxy."""
         instance = self.client.instance
-        while not self.over:
+        while await self.goes_on():
             name = f"{MARKER} {len(self.people)}"
             async with self.client.caller.post(
                 instance.proxy + "/people", json={"name": name}

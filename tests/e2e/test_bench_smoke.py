@@ -136,6 +136,7 @@ def test_a_mixed_load_is_carried_without_an_error() -> None:
     assert creates["ratio"] is None or creates["ratio"] > 0
 
 
+@pytest.mark.slow
 def test_one_process_and_two_workers_are_compared_on_both_stores() -> None:
     rows = workers.run(quick=True)["rows"]
 
@@ -148,6 +149,7 @@ def test_one_process_and_two_workers_are_compared_on_both_stores() -> None:
     assert any(row["ours"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_the_whole_program_is_measured_without_an_error(
     unavailable: Lacking,
 ) -> None:
@@ -370,6 +372,7 @@ async def test_rows_of_measure_13_are_those_that_the_engine_writes(
     assert await _held(filled) == await _held(written)
 
 
+@pytest.mark.slow
 def test_the_ledger_takes_each_exchange_apart(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ledger", "--quick"]) == 0
 

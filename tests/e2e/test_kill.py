@@ -295,6 +295,7 @@ FIRST = [
 ]
 
 
+@pytest.mark.slow
 async def test_killed_at_each_step_of_the_first_start(crowd: Crowd) -> None:
     for number, (step, nth) in enumerate(FIRST):
         crowd.installation.environment["DOMICILE__DATA"] = str(

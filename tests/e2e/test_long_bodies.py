@@ -289,6 +289,7 @@ async def worst_health(session: aiohttp.ClientSession, instance: Instance, work:
     return worst / (time.perf_counter() - begin)
 
 
+@pytest.mark.slow
 async def test_health_is_told_beside_a_list_of_twelve_thousand(tmp_path: Path) -> None:
     people = People()
     app = web.Application(client_max_size=2**26)

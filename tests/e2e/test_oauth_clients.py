@@ -8,6 +8,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from proxy.cli.remote import CLIENT_ID, CLIENT_SECRET
 from tests.support.office import opened
 from tests.support.patience import PATIENCE
@@ -16,6 +18,7 @@ from tests.support.real.installed import OAUTH_CLIENTS, environment
 DRIVER = Path(__file__).parents[1] / "support/real/oauthdriver.txt"
 
 
+@pytest.mark.slow
 async def test_clients_of_others_get_tokens_and_use_them_in_both_spellings_of_basic(tmp_path):
     python = await asyncio.to_thread(environment, OAUTH_CLIENTS)
     async with opened(tmp_path, {}) as office:

@@ -141,6 +141,7 @@ async def test_a_full_disk_refuses_writes_sends_nothing_on_and_mends_by_itself(
     await become(crowd, "domicile_records", 'state="pending"', 0)
 
 
+@pytest.mark.slow
 async def test_a_disk_that_fills_up_during_the_start_does_not_end_it(crowd: Crowd) -> None:
     """Lines of the audit log still fit, the vault's database takes no checkpoint of it any more."""
     assert await crowd.installation.start()

@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,8 @@ async def test_only_named_certificates_may_use_the_vault(tmp_path: Path) -> None
         port = int(pair.owner.environment["DOMICILE__REMOTE__LISTEN"].rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"\x00\x00\x00\x10" + b"x" * 16)  # no TLS
-        assert await reader.read() in (b"", *(b"\x15\x03" + bytes([v]) + b"\x00\x02\x02" + bytes([k]) for v in range(5) for k in range(256)))  # fmt: skip
+        with suppress(ConnectionResetError):  # what was sent may not have been read
+            assert await reader.read() in (b"", *(b"\x15\x03" + bytes([v]) + b"\x00\x02\x02" + bytes([k]) for v in range(5) for k in range(256)))  # fmt: skip
         writer.close()
 
 

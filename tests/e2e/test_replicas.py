@@ -319,6 +319,7 @@ async def test_what_one_is_told_the_other_one_knows_when_it_is_answered(
         assert status == 201, seen
 
 
+@pytest.mark.slow
 async def test_one_that_others_took_for_dead_starts_again_by_itself(crowd: Several) -> None:
     first = crowd.both[0]
     process, listeners = first.process, len(first.events("listening"))
@@ -341,6 +342,7 @@ async def test_one_that_others_took_for_dead_starts_again_by_itself(crowd: Sever
     assert await first.run("audit", "verify") == 0, first.output + first.log
 
 
+@pytest.mark.slow
 async def test_each_needs_an_audit_log_of_its_own_and_verifies_it(crowd: Several) -> None:
     first, second = crowd.both
     shared = {**first.environment, "DOMICILE__AUDIT__FOLDER": str(first.data / "audit")}

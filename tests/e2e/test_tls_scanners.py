@@ -77,6 +77,7 @@ async def scan(program: str, *arguments: str) -> tuple[int, str]:
     return process.returncode, out.decode()
 
 
+@pytest.mark.slow
 async def test_scanners_of_others_report_nothing(
     instance: Instance,
     authority: Authority,

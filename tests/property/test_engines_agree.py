@@ -261,6 +261,7 @@ def test_commits_called_in_one_breath_are_as_one_after_the_other(
     engines.agree(layout)
 
 
+@pytest.mark.slow
 def test_any_walk_gives_the_same(engines: Engines) -> None:
     class Walk(RuleBasedStateMachine):
         """Commits, changes of layout and notes, one at a time."""

@@ -6,6 +6,8 @@ import random
 from collections import Counter
 from functools import cache
 
+import pytest
+
 from proxy.crypto.prf import hasher
 from proxy.vault.part_index import FinePartIndex, PartIndex
 from tests.support.part_thief import Stolen, common_names, guesses
@@ -36,6 +38,7 @@ def determined(seed: int, index: Index | None) -> float:
     return sum(rows[name] for name, guess in right if name == guess) / ROWS
 
 
+@pytest.mark.slow
 def test_the_index_of_parts_tells_a_thief_hardly_more_of_names_than_equality_does() -> None:
     equality, shared, fine = (
         determined(1, index)

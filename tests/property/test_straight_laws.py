@@ -84,6 +84,7 @@ def veiled(shown: list[tuple[bytes, bytes] | str]) -> list[tuple[bytes, bytes] |
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAYS)
 async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
     way = WAYS[name]

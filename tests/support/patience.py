@@ -19,7 +19,7 @@ import pytest
 _T = TypeVar("_T")
 
 #: Seconds until a test gives up.
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 
 
 async def until(holds: Callable[[], bool]) -> None:
