@@ -468,3 +468,54 @@ async def test_each_version_of_a_record_of_graphql_is_shown_by_every_worker(
         for stored, _ in versions:
             assert await shown(stored) == stored
         assert not any("exlomere" in one or "yxmarker" in one for one in people.received)
+
+
+BOATS = {"fields": {"id": {"type": "primary_key"}, "name": {"type": "string"}}}
+RENAMED = {"fields": {**BOATS["fields"], "home": {"type": "string", "storage": "indexed"}}}
+
+
+@pytest.mark.slow
+@STORES
+async def test_a_schema_of_one_worker_is_that_of_all_when_it_is_answered(
+    tmp_path: Path, store: str
+) -> None:
+    async with team(tmp_path, store) as instance:
+        assert await instance.stop() == 0
+        create = ("client", "create", "--environment", "default", "--admin", "chief")
+        made = await instance.command(*create)
+        await instance.start()
+        await ready(instance)
+        proof = {name: made[name] for name in ("client_id", "client_secret")}
+        form = {"grant_type": "client_credentials", **proof}
+        fresh = aiohttp.TCPConnector(force_close=True)  # whichever worker accepts the connection
+        async with aiohttp.ClientSession(instance.vault, connector=fresh) as caller:
+            async with caller.post("/oauth2/token", data=form) as answer:
+                bearer = {"Authorization": f"Bearer {(await answer.json())['access_token']}"}
+
+            async def told(method: str, path: str, sent: dict[str, Any] | None = None) -> int:
+                async with caller.request(method, path, json=sent, headers=bearer) as answer:
+                    await answer.read()
+                    return answer.status
+
+            for turn in range(3):  # one that is removed begins anew
+                assert await told("PUT", "/api/schemas/boats", BOATS) == 201
+                for number in range(8):
+                    assert await told("POST", "/api/models/boats", {"id": f"b{number}"}) == 201
+                assert await told("PUT", "/api/schemas/boats", RENAMED) in (200, 202)
+                boat = {"id": "late", "home": "Visby"}
+                assert await told("POST", "/api/models/boats", boat) == 201
+                found = {"filter": {"home": "Visby"}}
+                for _ in range(8):
+                    assert await told("POST", "/api/models/boats/find", found) == 200
+                assert await told("DELETE", "/api/schemas/boats?records=delete") == 204
+                for _ in range(8):
+                    assert await told("POST", "/api/models/boats", {"id": "no"}) == 400
+                more = {"name": "more", "environment_id": f"more{turn}"}
+                assert await told("POST", "/api/environments", more) == 201
+                for number in range(8):
+                    client = {"name": f"c{number}", "environment_id": f"more{turn}"}
+                    assert await told("POST", "/api/clients", client) == 201
+                path = f"/api/environments/more{turn}"
+                assert await told("DELETE", path) == 204
+                for _ in range(8):
+                    assert await told("DELETE", path) == 404
