@@ -161,7 +161,7 @@ The goal of 90 calls a PUT stands for known values (`same`), as the figure it be
 The parts of a POST below say why: the store's part is SQLite's own work at random places of indexes, the part of HTTP is what any proxy in Python pays, and sealing, audit and guard are promises.
 What is left are the steps themselves in Python. A native core (prepare and restore in one call each) would take most of the part of values away, at the price of the promises' code existing twice.
 
-**What compiling the Python code gives.** 59 modules of the ordinary exchange were compiled from their own source with Cython 3.3, as mypyc had been tried before (0.9 to 1.25 times as fast).
+**What compiling the Python code gives.** 58 modules of the ordinary exchange were compiled from their own source with Cython 3.3, as mypyc had been tried before (0.9 to 1.25 times as fast).
 A create then executes 0.90 of the instructions and a PUT with known values 0.94. Its processor time did not fall: in alternating windows on a busy machine it was 1.08 to 1.18 times
 that of the Python code. Most of an exchange passes in objects and dictionaries, SQLite, OpenSSL and the kernel, which stay; a quarter is the interpreter's own loop, which looks up what it has looked up
 before faster than compiled code does. The price would be 13 MB of files, minutes of compiling, and another language: to iterate over the literal `b"..."` gives bytes there, not numbers. It was not kept.
