@@ -372,10 +372,10 @@ def is_doubtful(collection: Collection, staged: Staged, began: int) -> bool:
 
 
 def _texts_by_field(item: AnswerObject) -> dict[str, tuple[str, ...]]:
-    texts: dict[str, tuple[str, ...]] = {}
+    texts: dict[str, list[str]] = {}
     for name, text in item.places:
-        texts[name] = (*texts.get(name, ()), text)
-    return texts
+        texts.setdefault(name, []).append(text)
+    return {name: tuple(several) for name, several in texts.items()}
 
 
 def _binding(collection: Collection, key: str, opened: OpenRow) -> list[Change]:
