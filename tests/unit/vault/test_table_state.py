@@ -1,4 +1,5 @@
 import asyncio
+import time
 import tracemalloc
 from html import unescape
 from sys import getsizeof
@@ -306,10 +307,11 @@ async def test_nothing_is_remembered_beyond_the_keys(office):
 
 
 async def test_it_is_forgotten_soon_after_it_was_last_shown(office, monkeypatch):
-    monkeypatch.setattr(room, "LASTING", 0.6)
+    monkeypatch.setattr(room, "LASTING", 2.0)
     await office.shown()
-    for _ in range(4):
-        await asyncio.sleep(0.25)
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        await asyncio.sleep(0.05)
         await office.shown()
     assert len(office.opens) == 2
     await until(lambda: office.remembered() == [])
