@@ -95,7 +95,9 @@ async def half_way(crowd: Several, bearer: str) -> AsyncIterator[str]:
     first, second = crowd.both
     for one in crowd.both:
         assert await one.stop() == 0  # schemas are for one
-        one.environment["DOMICILE__STORE"] += f"&timeout={PATIENCE:.0f}"  # while it is held up
+        one.environment["DOMICILE__STORE"] += (
+            f"&timeout={min(PATIENCE, 60):.0f}"  # while it is held up
+        )
     assert await first.start(**OFTEN), first.log.decode()
     status, seen = await api(crowd, first, bearer, "PUT", "/api/schemas/boats", json=BOATS)
     assert status == 201, seen

@@ -361,7 +361,7 @@ async def test_each_needs_an_audit_log_of_its_own_and_verifies_it(crowd: Several
     newest = max((second.data / "audit").glob("audit-*.jsonl"))
     newest.write_bytes(newest.read_bytes()[:-40])
     assert await second.run("audit", "verify") != 0
-    assert await first.stop() == 0
+    assert await first.stop() == 0, first.log[-3000:].decode()
     first.proxy = ""
     assert await first.run("audit", "verify") == 0, first.output + first.log
 
