@@ -75,8 +75,12 @@ class Harbour:
         if (await self.ask(at, "GET", SCHEMA))[0] != 200:
             return None if await self.rest() else False
         for name in self.stored:
-            assert (await self.ask(at, "GET", f"{MODEL}/{name}"))[0] == 200, name
-        return (await self.sail(at, f"n{len(self.stored)}")) == 201
+            status, _ = await self.ask(at, "GET", f"{MODEL}/{name}")
+            if status in (400, 401):  # the mark of the dead one has come meanwhile
+                return None
+            assert status == 200, name
+        status = await self.sail(at, f"n{len(self.stored)}")
+        return None if status in (400, 401) else status == 201
 
     async def rest(self) -> list[str]:
         """What the database has of it."""
