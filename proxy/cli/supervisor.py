@@ -13,10 +13,12 @@ number that is free, and the one before ends when it serves.
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import socket
 import sys
+import time
 from asyncio.subprocess import Process
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
@@ -42,6 +44,12 @@ _PAUSES: Final = (0.1, 5.0)
 #: Seconds after which a process that does not end is killed: longer than it gives its requests.
 _PATIENCE: Final = 28.0
 
+#: Lock of all processes of a service, in the folder ``data``; seconds that a start waits for
+#: orphans, longer than they give their requests, and between two looks.
+_LOCK: Final = "supervised.lock"
+_ORPHANS: Final = 30.0
+_LOOK: Final = 0.05
+
 #: Listening sockets: listener and socket of each.
 Sockets = Sequence[tuple[str, socket.socket]]
 
@@ -60,6 +68,7 @@ async def supervise(
     Raises ``VaultError`` (PORT_IN_USE, BAD_SETTINGS).
     """
     sockets: list[tuple[str, socket.socket]] = []
+    lock = await _after_orphans(settings.data / _LOCK)
     for name, address in settings.listen.addresses().items():
         opened = taken_over(name, address, inherited) or open_sockets(name, address)
         sockets += [(name, one) for one in opened]
@@ -68,12 +77,41 @@ async def supervise(
     if team is not None and team.fronts:
         sockets.append(("owner", local_socket(team.folder / "owner")))
     try:
-        return await _Supervisor(sockets, arguments, team).run()
+        return await _Supervisor(sockets, arguments, team, lock).run()
     finally:
+        if lock is not None:
+            os.close(lock)
         for _, one in sockets:
             one.close()
         if settings.listen.socket is not None:
             settings.listen.socket.unlink(missing_ok=True)
+
+
+async def _after_orphans(path: Path) -> int | None:
+    """Wait for the processes of a supervisor that was killed: they have its sockets, and its vault,
+    until their last requests end. Return a lock that those of this one inherit, if there is a place
+    for it; a supervisor that lives keeps its own.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:  # this process has it alone, as long as it lives
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    ends, warned = time.monotonic() + _ORPHANS, False
+    while time.monotonic() < ends:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        if not warned:
+            _log.warning("processes of a service that was killed have to end first")
+        warned = True
+        await asyncio.sleep(_LOOK)
+    return lock
 
 
 class Crew(NamedTuple):
@@ -95,8 +133,10 @@ class _Child(NamedTuple):
 class _Supervisor:
     """Starts and ends processes, at one seat or at several."""
 
-    def __init__(self, sockets: Sockets, arguments: Sequence[str], team: Crew | None) -> None:
-        self._numbers = [one.fileno() for _, one in sockets]
+    def __init__(
+        self, sockets: Sockets, arguments: Sequence[str], team: Crew | None, lock: int | None
+    ) -> None:
+        self._numbers = [one.fileno() for _, one in sockets] + ([] if lock is None else [lock])
         self._named = ",".join(f"{name}:{one.fileno()}" for name, one in sockets)
         self._arguments = arguments
         self._team = team

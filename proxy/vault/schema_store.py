@@ -261,6 +261,11 @@ def column_type(field: Field) -> ColumnType:
     return _COLUMN_TYPES.get(field.type, ColumnType.TEXT)
 
 
+def removed(name: str) -> VaultError:
+    """Return the error of work on a schema that somebody has removed meanwhile."""
+    return VaultError(Code.UNKNOWN_SCHEMA, f"The schema {name!r} was removed.")
+
+
 async def _nobody() -> None:
     """Nobody else has to hear of a change."""
 
@@ -270,8 +275,12 @@ async def place_schema(
     environment: str,
     schema: Schema,
     heard: Callable[[], Awaitable[None]] = _nobody,
+    table: str = "",
 ) -> Placed:
     """Return the table of the schema; create and record it if it is new. Idempotent.
+
+    ``table``: that it is known to have. Raises ``VaultError(UNKNOWN_SCHEMA)`` where it has that no
+    more: somebody has removed it meanwhile, and nothing is made in its place.
 
     ``heard`` waits until every replica knows the columns of the registry, and has those
     in its rows: a replica that does not know a column leaves in it what another one has written. It
@@ -280,6 +289,8 @@ async def place_schema(
     while True:
         stored, registry = await _registry(store, environment)
         placement = registry.schemas.get(schema.name)
+        if table and (placement is None or placement.table != table):
+            raise removed(schema.name)
         updated, own = _with_columns(schema, placement, f"r{registry.named + 1}_{environment}")
         fresh = updated != placement
         if not fresh and not registry.unheard:

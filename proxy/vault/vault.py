@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -29,6 +29,7 @@ from proxy.vault.schema_store import (
     known_layouts,
     place_schema,
     placed_schemas,
+    removed,
     wake,
 )
 from proxy.vault.seal import Sealer
@@ -105,26 +106,45 @@ class Vault:
         what they write there stays in the rows that are written here, too.
         """
         layouts, agreement = await known_layouts(self.store, self.environment)
+        fresh = [one.table for one in layouts if one.table not in self._states]
         for layout in layouts:
             await self.store.ensure(layout)
             await self._bound_state(layout)
+        await self._drop_gone(fresh)
         if self.store.replicas is not None:
             await self.store.replicas.agree(agreement)
         return agreement
 
-    async def unshaped(self, schema: Schema) -> Collection:
-        """Return the records of a schema for maintenance, without shapes."""
-        return await self._placed(TableSpec(schema, {}, None, addressed=False))
+    async def unshaped(self, schema: Schema, table: str = "") -> Collection:
+        """Return the records of a schema for maintenance, without shapes; ``table`` as of
+        ``place_schema``.
+        """
+        return await self._placed(TableSpec(schema, {}, None, addressed=False), table)
 
-    async def _placed(self, recipe: TableSpec) -> Collection:
+    async def _placed(self, recipe: TableSpec, table: str = "") -> Collection:
         async with self._placing:
             await self._begin_binding()
             placed = await place_schema(
-                self._context.store, self._context.environment, recipe.schema, self.heard
+                self._context.store, self._context.environment, recipe.schema, self.heard, table
             )
-            self._layouts[recipe.schema.name] = placed.layout
             state = await self._bound_state(placed.layout)
+            if table and await self._drop_gone([table]):
+                raise removed(recipe.schema.name)
+            self._layouts[recipe.schema.name] = placed.layout
         return Collection(recipe, placed, self._context, state)
+
+    async def _drop_gone(self, tables: Sequence[str]) -> bool:
+        """Remove tables that were made here again, empty, after another replica had removed them;
+        whether there are any.
+        """
+        if not tables:
+            return False
+        registered = set((await placed_schemas(self.store, self.environment)).values())
+        gone = [table for table in tables if table not in registered]
+        for table in gone:
+            await self._context.store.drop(table)
+            self._states.pop(table, None)
+        return bool(gone)
 
     async def drop(self, table: str) -> None:
         """Remove a table with its content; its collections must be out of use.

@@ -18,11 +18,11 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.test_restart import CALLERS, Callers, at_work
+from tests.e2e.test_restart import CALLERS, SUPERVISED, Callers, at_work
 from tests.support.application import Application
 from tests.support.graphql import People
 from tests.support.instance import Instance
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
 from tests.support.people import ANN, rules
 from tests.support.postgres import fresh_address
 from tests.support.scraping import FIELD
@@ -366,6 +366,41 @@ async def test_a_stop_ends_all_and_so_does_the_end_of_the_supervisor(
         assert (len(gone), alive) == (len(served_by), [])
         await instance.start()  # what was left behind is in nobody's way
         await ready(instance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [WORKERS, SUPERVISED])
+async def test_a_start_waits_for_what_a_killed_supervisor_has_left(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    application = Application()
+    async with serving(application.app()) as upstream, aiohttp.ClientSession() as caller:
+        first = Instance(tmp_path, arguments=arguments)
+        first.rules.mkdir()
+        (first.rules / "rules.yaml").write_text(rules(upstream))
+        await first.start()
+        await ready(first)
+        same = {
+            f"DOMICILE__LISTEN__{name.upper()}": getattr(first, name).removeprefix("http://")
+            for name in ("proxy", "vault", "admin")
+        }
+        again = Instance(tmp_path, environment=same, arguments=arguments)
+        application.gate = asyncio.Event()
+        asking = asyncio.create_task(caller.post(first.proxy + "/people", json=ANN))
+        await until(lambda: application.requests > 0)
+        first.send(signal.SIGKILL)
+        starting = asyncio.create_task(again.start())
+        await again.logged("processes of a service that was killed have to end first")
+        application.gate.set()
+        async with await asking as answer:
+            assert answer.status == 201, "what was under way came to its end"
+            made = await answer.json()
+        await starting
+        await ready(again)
+        async with caller.get(f"{again.proxy}/people/{made['id']}") as answer:
+            assert (answer.status, await answer.json()) == (200, made)
+        assert await again.stop() == 0
+        await first.ended()
 
 
 @pytest.mark.parametrize(

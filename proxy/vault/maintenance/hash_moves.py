@@ -47,13 +47,20 @@ class RootedPage(NamedTuple):
 
 
 async def rooted_tables(vault: Vault) -> AsyncIterator[RootedTable]:
-    """Every table of the vault, by its active definition if there is one."""
+    """Every table of the vault, by its active definition if there is one; of a schema that is
+    removed meanwhile nothing is made again.
+    """
     entries = Entries(vault.store, vault.environment)
     await entries.load()
-    for name in sorted(await placed_schemas(vault.store, vault.environment)):
+    for name, table in sorted((await placed_schemas(vault.store, vault.environment)).items()):
         entry = entries.schemas.get(name)
         schema = Schema(name, ()) if entry is None else entry.schema
-        collection = await vault.unshaped(schema)
+        try:
+            collection = await vault.unshaped(schema, table)
+        except VaultError as error:
+            if error.code is not Code.UNKNOWN_SCHEMA:
+                raise
+            continue
         if entry is None:
             unclear = await has_hashes(vault.store, vault.environment, name)
         else:

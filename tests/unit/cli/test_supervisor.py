@@ -45,6 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def begin(folder: Path, workers: int = 0) -> "asyncio.Task[int]":
     at = {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")}
+    at["DOMICILE__DATA"] = str(folder / "data")
     settings = load_settings(None, {"DOMICILE__COUNTRY": "se", **at})
     team = supervisor.Crew(workers, folder) if workers else None
     return asyncio.create_task(supervisor.supervise(settings, [str(folder)], (), team))

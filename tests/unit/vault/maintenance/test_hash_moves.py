@@ -2,13 +2,16 @@
 under the older root stays anywhere.
 """
 
+import sqlite3
 from typing import Any
 
 import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, records_schema
+from proxy.storage.rows import TableLayout
 from proxy.vault.environments import load_keyset
+from proxy.vault.maintenance.hash_moves import rooted_tables
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
@@ -17,6 +20,7 @@ from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.history import record_versions
+from proxy.vault.schema_store import forget_schema, placed_schemas
 from proxy.vault.schemas.catalog import open_catalog
 from tests.support.rerooting import House, fill, hash_house
 from tests.support.vaults import draft, person, token
@@ -128,3 +132,37 @@ async def test_so_does_what_it_collects_among_records_of_callers(house: House) -
     assert not house.digests() & before
     assert await restored() == expected
     await catalog.close()
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_schema_that_another_replica_removes_meanwhile_is_not_made_again(
+    house: House, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    people, store = await house.vault.collection(person()), house.contacts.store
+    make, removals = store.ensure, [people.table]
+
+    async def remove() -> None:
+        for table in removals:
+            await forget_schema(store, "test", table)
+            await store.drop(table)
+        removals.clear()
+
+    async def ensure(layout: TableLayout) -> None:
+        """It is removed after it was found in the registry."""
+        if layout.table in removals:
+            await remove()
+        await make(layout)
+
+    walk = rooted_tables(house.vault)
+    first = await anext(walk)
+    assert first.name == house.records.collection.table, "the other one is behind it"
+    if late:
+        monkeypatch.setattr(store, "ensure", ensure)
+    else:
+        await remove()
+    assert [table.name async for table in walk] == []
+    assert people.name not in await placed_schemas(store, "test")
+    with sqlite3.connect(house.path) as connection:
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    assert f"r_{first.name}" in names
+    assert f"r_{people.table}" not in names
