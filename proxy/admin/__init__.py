@@ -4,5 +4,5 @@ The console is a page in the browser with its own interface: the active rules, t
 drafts of rule files, which it checks, tests, explains and compares before they are shipped. It
 changes nothing. May touch ``api`` (errors), ``net`` (coverage) and ``redactor``; never the vault.
 
-Face: ``app`` (``admin_app``, ``metrics_app``, ``Watchers``), ``console`` (``Console``).
+Face: ``app`` (``admin_app``, ``metrics_app``, ``Watchers``, ``Console``).
 """

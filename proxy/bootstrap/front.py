@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from proxy.admin.app import ReadinessCheck, Watchers, admin_app, metrics_app
-from proxy.admin.console import Console
+from proxy.admin.app import Console, ReadinessCheck, Watchers, admin_app, metrics_app
 from proxy.auth.audiences import Audiences
 from proxy.bootstrap.api import issuer_outbound, scraper_secret
 from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard

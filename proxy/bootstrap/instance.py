@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from proxy.admin.app import Watchers, admin_app, metrics_app
-from proxy.admin.console import Console
+from proxy.admin.app import Console, Watchers, admin_app, metrics_app
 from proxy.api.app import vault_app
 from proxy.api.connection import LOCAL
 from proxy.auth.authorization_server import AuthorizationServer

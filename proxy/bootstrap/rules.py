@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.admin.console import Console
+from proxy.admin.app import Console
 from proxy.audit.services import no_audit
 from proxy.bootstrap.network import redirected, upstream_routes
 from proxy.bootstrap.open_vault import unobserved

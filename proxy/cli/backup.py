@@ -107,7 +107,7 @@ def _copy_keys(settings: Settings, target: Path | None) -> str | None:
     """Copy the key file; return the path of the copy."""
     if target is None:
         return None
-    from proxy.crypto.key_file import read_key_file, write_new
+    from proxy.crypto.master_key import read_key_file, write_new
 
     if settings.keys.source != "file":
         raise VaultError(

@@ -218,7 +218,7 @@ def schema(arguments: Arguments) -> int:
     """Print the JSON Schema of the language, or its reference as Markdown."""
     import json
 
-    from proxy.redactor.load.reference import reference, rule_schema
+    from proxy.redactor.load.rule_keys import reference, rule_schema
 
     if arguments.markdown:
         command.show(arguments, {"markdown": reference()}, reference())

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from proxy.crypto import key_file
+from proxy.crypto import master_key
 from proxy.crypto.kms import KINDS, SealedKeys, newer_file, parse_kms_address
 from proxy.crypto.kms_clients import CLIENTS
 from proxy.crypto.master_key import MASTER_BYTES, MasterKey
@@ -116,7 +116,7 @@ class BareKeys:
 
 
 class FileSource:
-    """A key file; who may read it is checked before it is (``key_file``).
+    """A key file; who may read it is checked before it is (``read_key_file``).
 
     ``form``: how it tells keys.
     """
@@ -141,7 +141,7 @@ class FileSource:
         return self._key_of(content["next"], [self._key_of(other) for other in others])
 
     def stage(self) -> MasterKey:
-        with key_file.alone(self.path):
+        with master_key.alone(self.path):
             content = self._content()
             if not self._next(content):
                 self._replace({**content, "next": self._entry(os.urandom(MASTER_BYTES))})
@@ -151,7 +151,7 @@ class FileSource:
         return staged
 
     def switch(self) -> None:
-        with key_file.alone(self.path):
+        with master_key.alone(self.path):
             content = self._content()
             if not self._next(content):
                 return
@@ -175,7 +175,7 @@ class FileSource:
     def rewrap(self, former: MovableKeys) -> MasterKey:
         if not (isinstance(former, FileSource) and former.path == self.path):
             return self._make(former.bare())
-        with key_file.alone(self.path):
+        with master_key.alone(self.path):
             keys = former.bare()
             self._replace(self._content_of(keys))
         return self.load()
@@ -183,8 +183,8 @@ class FileSource:
     def _make(self, keys: Sequence[bytes]) -> MasterKey:
         """Make the file with these keys."""
         if self.exists():  # nothing is sealed for a file that is refused
-            raise key_file.key_file_exists(self.path)
-        key_file.write_new(self.path, _written(self._content_of(keys)))
+            raise master_key.key_file_exists(self.path)
+        master_key.write_new(self.path, _written(self._content_of(keys)))
         read = self.load()
         if read.id != MasterKey(keys[0]).id:
             raise self._unread()
@@ -211,7 +211,7 @@ class FileSource:
     def _content(self) -> dict[str, Any]:
         """Return the content of the file, after a check of each of its keys."""
         try:
-            content: dict[str, Any] = json.loads(key_file.read_key_file(self.path))
+            content: dict[str, Any] = json.loads(master_key.read_key_file(self.path))
             self._form.refuse(self.path, content)
             for one in (content, *content.get("older", []), *self._next(content)):
                 self._key_of(one)
@@ -224,7 +224,7 @@ class FileSource:
         return content
 
     def _replace(self, content: dict[str, Any]) -> None:
-        key_file.replace_key_file(self.path, _written(content))
+        master_key.replace_key_file(self.path, _written(content))
         if self._content() != content:
             raise self._unread()
 

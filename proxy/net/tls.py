@@ -13,7 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from proxy.crypto.key_file import access_fault
+from proxy.crypto.master_key import access_fault
 from proxy.crypto.public_keys import Certificate, parse_certificate
 from proxy.errors import Code, Detail, VaultError
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import FEW, free, strides
-from proxy.redactor import form, xml_texts
-from proxy.redactor.inner_texts import Candidate, found_inside
+from proxy.redactor import form
+from proxy.redactor.inner_texts import Candidate, XmlText, found_inside, is_readable_xml, xml_texts
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened, unescaped, unwrapped
 from proxy.redactor.message import CODECS, Media, cell_writers, write_cell
@@ -182,7 +182,7 @@ def surroundings(declared: bytes | None) -> EscapingKinds | None:
 def taken_as(declared: bytes | None, body: bytes) -> tuple[EscapingKinds | None, bytes]:
     """The escaping of an answer by type and first bytes; the body, other bytes in their places."""
     kind = surroundings(declared)
-    if kind is EscapingKinds.XML and not xml_texts.is_readable(declared, body):
+    if kind is EscapingKinds.XML and not is_readable_xml(declared, body):
         return None, body
     script = kind is EscapingKinds.SCRIPT
     if script or kind is EscapingKinds.JSON:
@@ -209,9 +209,7 @@ def candidates(
     ``wide``: also where only ``restore: html`` puts values into a page.
     """
     if kind is EscapingKinds.XML:
-        return [
-            one for part in xml_texts.texts(body) for one in _in_xml(body, part, patterns, meant)
-        ]
+        return [one for part in xml_texts(body) for one in _in_xml(body, part, patterns, meant)]
     likely: list[Candidate] = []
     for start, end, quoted in _stretches(kind, body):
         raw = body[start:end]
@@ -234,7 +232,7 @@ def candidates(
 
 def _in_xml(
     body: bytes,
-    part: xml_texts.XmlText,
+    part: XmlText,
     patterns: Sequence[re.Pattern[str]],
     meant: Mapping[str, Value],
 ) -> Iterator[Candidate]:

@@ -12,7 +12,7 @@ from tests.conformance.test_parser_costs import PARSERS
 #: Functions that read a text and need no line there, with the reason.
 EXEMPT: Final = {
     "config.parsers:origins": "a setting: every setting stands in the table by its name",
-    "crypto.key_file:read_key_file": "takes the path of a file",
+    "crypto.master_key:read_key_file": "takes the path of a file",
     "model.legacy_dialect:field_of_name": "looks up one name",
     "redactor.load.loader:load_text": "a whole rule file: YAML is read by its library, at start and reload, and its texts by the parsers above",
     "redactor.load.yaml_tree:read_tree": "as load_text",

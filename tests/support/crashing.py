@@ -40,7 +40,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "folder": ("proxy.storage.sqlite.file:_claim",),
     "file": ("proxy.storage.sqlite.file:_make",),
     "format": ("proxy.storage.sqlite.file:run_migrations",),
-    "draft of the key": ("proxy.crypto.key_file:_fill",),
+    "draft of the key": ("proxy.crypto.master_key:_fill",),
     "key": ("proxy.crypto.key_sources:FileSource.create",),
     "note": (
         "proxy.storage.sqlite.store:SqliteStore.write_notes",

@@ -19,9 +19,14 @@ from proxy.model.schema import Value
 from proxy.offload import SMALL, in_thread, is_long
 from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.message import Request
-from proxy.redactor.search.field_words import order_keys, search_refused
 from proxy.redactor.search.search import SearchPlan
-from proxy.redactor.search.sought import Searched, SoughtQuestion, SoughtValue
+from proxy.redactor.search.sought import (
+    Searched,
+    SoughtQuestion,
+    SoughtValue,
+    order_keys,
+    search_refused,
+)
 from proxy.redactor.search_rules import Parameter
 from proxy.tokenization.normalize import folded, normalize, read_date
 from proxy.vault.collection import Collection

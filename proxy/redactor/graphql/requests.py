@@ -33,7 +33,7 @@ from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.plan import BodyPlan, body_plan
 from proxy.redactor.rules import GraphField, Operation, Verb
-from proxy.redactor.search.field_words import named_like
+from proxy.redactor.search.sought import named_like
 from proxy.redactor.select import Selection
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from proxy.redactor.graphql.unread import (
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.json.walk import locate
 from proxy.redactor.rules import GraphField, Verb
-from proxy.redactor.search.field_words import refuse_named
+from proxy.redactor.search.sought import refuse_named
 
 if TYPE_CHECKING:
     from graphql import DocumentNode

@@ -14,8 +14,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor.inner_texts import Spelling
 from proxy.redactor.json.tree import read_json_value, write_json_value
-from proxy.redactor.search.field_words import field_word, search_refused
-from proxy.redactor.search.sought import SoughtValue
+from proxy.redactor.search.sought import SoughtValue, field_word, search_refused
 from proxy.redactor.search_rules import Attribute, Parameter
 
 #: Characters of a filter, and parentheses and brackets within one another.

@@ -24,13 +24,6 @@ from proxy.redactor.path_template import SegmentKind, TemplateSegment, parse_tem
 from proxy.redactor.redact import MOST_QUERY, query_span
 from proxy.redactor.rules import Operation
 from proxy.redactor.search.expressions import expressed_values
-from proxy.redactor.search.field_words import (
-    most_specific,
-    order_keys,
-    question_fields,
-    refuse_named,
-    undropped,
-)
 from proxy.redactor.search.sought import (
     Searched,
     SoughtList,
@@ -38,10 +31,15 @@ from proxy.redactor.search.sought import (
     SoughtValue,
     document_names,
     json_list,
+    most_specific,
     name_start,
+    order_keys,
+    question_fields,
+    refuse_named,
     same_parameter,
     sought_texts,
     split_values,
+    undropped,
     url_list,
     url_question,
 )

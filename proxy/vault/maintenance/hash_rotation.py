@@ -7,7 +7,7 @@ next process that opens the vault resumes there.
 
 A second round follows once no work with an earlier hash can be in flight. A round without finds
 ends the run, and the older root is dropped as soon as no stored answer needs it. Beside other
-replicas it is dropped when all have agreed (``retirement``) and a round after
+replicas it is dropped when all have agreed (``key_usage``) and a round after
 that has found nothing.
 """
 
@@ -28,7 +28,7 @@ from proxy.vault.maintenance.hash_moves import (
     rooted_tables,
     rooted_versions,
 )
-from proxy.vault.maintenance.retirement import RetirementJob, RetirementRun
+from proxy.vault.maintenance.key_usage import RetirementJob, RetirementRun
 from proxy.vault.schema_store import placed_schemas
 from proxy.vault.vault import Vault
 

@@ -10,7 +10,7 @@ key is still there, and the scan is repeated: after the last answer has expired,
 
 Of several replicas the one that leads does all that while the others serve.
 Their commits are noticed by no guard of this process. So beside others a key is dropped when all
-have agreed, each with a guard that refuses it (``retirement``).
+have agreed, each with a guard that refuses it (``key_usage``).
 """
 
 import asyncio
@@ -24,9 +24,14 @@ from proxy.errors import Code, VaultError
 from proxy.storage.notes import Agreement
 from proxy.vault.job import JobState
 from proxy.vault.maintenance import reencrypt_pages
-from proxy.vault.maintenance.key_usage import Use, key_guard_of, scan_key_usage
+from proxy.vault.maintenance.key_usage import (
+    RetirementJob,
+    RetirementRun,
+    Use,
+    key_guard_of,
+    scan_key_usage,
+)
 from proxy.vault.maintenance.reencrypt_pages import PageResult, SealedTable, Turn
-from proxy.vault.maintenance.retirement import RetirementJob, RetirementRun
 from proxy.vault.schema_store import placed_schemas
 from proxy.vault.seal import Sealer
 from proxy.vault.vault import Vault

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 
 from proxy.cli import main
-from proxy.redactor.load.reference import reference
+from proxy.redactor.load.rule_keys import reference
 from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
 from tests.support.rules import with_operations
 

@@ -6,7 +6,7 @@ from proxy.model.schema import PathStep
 from proxy.redactor.exchange.unnamed_members import suspected_arguments, suspected_members
 from proxy.redactor.load import load_text
 from proxy.redactor.named_places import named_places
-from proxy.redactor.search.field_words import named_like
+from proxy.redactor.search.sought import named_like
 from tests.support.exchanges import rule_text
 from tests.support.table import table
 

@@ -9,7 +9,7 @@ from proxy.redactor.graphql.unread import (
     with_arguments,
 )
 from proxy.redactor.graphql.values import parse_document
-from proxy.redactor.search.field_words import named_like
+from proxy.redactor.search.sought import named_like
 from tests.support.table import table
 
 IS_NAME = named_like(["name"])
