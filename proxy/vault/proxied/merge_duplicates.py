@@ -53,13 +53,14 @@ async def join_objects(
     objects: Sequence[AnswerObject],
     revealed: Revealed,
     began: int,
-    doubtful: Callable[[OpenRow, OpenRow, AnswerObject], Awaitable[bool]],
+    doubtful: Callable[[OpenRow, OpenRow, AnswerObject | None], Awaitable[bool]],
 ) -> list[OpenRow | None]:
     """Merge records that an answer shows to be one, by ``doubtful`` where changes are in doubt of
     the one with the id; return the record of each object.
 
     ``began`` is when the request of that answer was received: the application may have read an
-    object before it took an acknowledged change, and a merge would put older values over that.
+    object before it took an acknowledged change, and a merge would put older values over that. Of
+    such an object ``doubtful`` gets nothing: it tells that both are one, and not what is live.
     """
     rows = list(revealed.rows)
     ids = {ident for at, _ in revealed.loose if (ident := objects[at].id) is not None}
@@ -79,6 +80,9 @@ async def join_objects(
                 rows[index] = stray
         elif began < max(home.row.updated_at, stray.row.updated_at):
             rows[index] = home  # data read before the last change proves nothing about it
+            if stray.row.rid not in joined and await doubtful(stray, home, None):
+                joined.add(stray.row.rid)
+                homed.add(index)
         elif not (collection.keeps or _are_one(collection, home, stray, item)):
             rows[index] = stray  # the application has given the name to another record
         else:

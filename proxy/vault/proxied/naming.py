@@ -79,6 +79,7 @@ class Displacement(NamedTuple):
     own: Container[int] = ()  #: the records of the exchange
     #: makes other writers of these records wait
     hold: Callable[[Sequence[bytes]], Awaitable[None]] = _waiting
+    beside: bool = False  #: an update of the record with the id is under way
 
     async def changes(
         self, collection: Collection, twins: _Twins
@@ -92,7 +93,9 @@ class Displacement(NamedTuple):
         for pair in twins.items():
             before, home = (opened.get(rid) for rid in pair)
             joined[pair] = []
-            if before is None or home is None or not _alone(collection, before, home):
+            if before is None or home is None:
+                continue
+            if not _alone(collection, before, home, beside=self.beside):
                 continue
             if await collection.store.files(collection.table, [before.row.rid]):
                 continue
@@ -182,26 +185,31 @@ async def bind_shown(
 
 
 async def join_shown(
-    collection: Collection, stray: Row, home: Row, texts: Mapping[str, tuple[str, ...]]
+    collection: Collection, stray: OpenRow, home: OpenRow, texts: Mapping[str, tuple[str, ...]]
 ) -> bool:
     """Join a record without a name to the one under whose id an answer shows it, where changes of
-    that are in doubt. Return whether it was done: not while another request changes that one.
+    that are in doubt. Return whether it was done.
+
+    An update of that one that is at the application does not hinder it: then all values stay in
+    doubt, whatever is shown, and the update finds them as it is settled. A new record that is about
+    to be named does, and so do deletes.
     """
-    pair, locks, key = (stray.rid, home.rid), collection.state.locks, home.key
-    if any(one in collection.state.at_work for one in pair):
+    (rid, key), locks = (home.row.rid, home.row.key), collection.state.locks
+    if key is None or any(one in collection.state.at_work for one in (stray.row.rid, rid)):
         return False
-    if key is None or not await locks.attempt(key):
-        return False
+    locked = await locks.attempt(key)
+    join = Displacement(lambda _: texts if locked else {}, beside=not locked)
     try:
-        changes = (await Displacement(lambda _: texts).changes(collection, dict([pair])))[pair]
+        changes = (await join.changes(collection, {stray.row.rid: rid}))[stray.row.rid, rid]
         if changes:
             await collection.store.commit(collection.table, changes)
-            collection.state.retired.join(*pair)
+            collection.state.retired.join(stray.row.rid, rid)
             collection.observe("reconciled")
     except Conflict:
         return False
     finally:
-        locks.release((key,))
+        if locked:
+            locks.release((key,))
     return bool(changes)
 
 
@@ -332,16 +340,18 @@ def _of_before(
     return names | alike(values, new) if is_as_before(places, new, values) else names
 
 
-def _alone(collection: Collection, before: OpenRow, home: OpenRow) -> bool:
-    """Whether nothing else is known of the first than its values, and no change is under way.
+def _alone(collection: Collection, before: OpenRow, home: OpenRow, *, beside: bool) -> bool:
+    """Whether nothing else is known of the first than its values, and no change is under way, or
+    (``beside``) an update of the other is, and nothing else.
 
     Either may be of another create that is about to be bound: that finds it as it is by then.
     """
     state, salt = collection.state, before.row.salt
     staged = [*before.staged, *home.staged]
+    at_work = [one for one in staged if one[0].sid in state.at_work]
     return (
         all(of or collection.sealer.open_keep(one, salt) is None for one, of in before.staged)
-        and not any(one.sid in state.at_work for one, _ in staged)
+        and (bool(at_work) and all(of for _, of in at_work) if beside else not at_work)
         and len(staged) <= _MOST_VERSIONS
         and collection.alive(before.row)
         and not (before.live.deleted or before.live.fields or home.live.fields)

@@ -331,9 +331,9 @@ async def forgotten(
     """Return the index entries that go with a staged change that the application refused."""
     if write.content is None or write.live is None:
         return []
-    # it had no changes when it was staged, and nothing was staged since
-    if not row.staged:
-        return await outdated(collection, write.rid, (write.content,), (write.live,))
     rows = await collection.store.rows(collection.table, [write.rid])
-    ended = await unneeded(collection, rows[write.rid], {sid}) if write.rid in rows else None
+    now = rows.get(write.rid)
+    if now is not None and now.version == row.version and now.staged == 1:  # nothing else is staged
+        return await outdated(collection, write.rid, (write.content,), (write.live,))
+    ended = await unneeded(collection, now, {sid}) if now is not None else None
     return [one for one in ended or () if isinstance(one, Reindex)]  # nobody has got its tokens

@@ -58,8 +58,8 @@ async def reconcile_objects(
         revealed = revealed._replace(loose=loose, pending=pending)
     if revealed.loose or revealed.pending:
 
-        async def doubtful(stray: OpenRow, home: OpenRow, item: AnswerObject) -> bool:
-            return await join_shown(collection, stray.row, home.row, _texts_by_field(item))
+        async def doubtful(stray: OpenRow, home: OpenRow, item: AnswerObject | None) -> bool:
+            return await join_shown(collection, stray, home, _texts_by_field(item) if item else {})
 
         rows[:] = await join_objects(collection, objects, revealed, began, doubtful)
     decided: set[int] = set()

@@ -412,3 +412,31 @@ async def test_a_create_whose_answer_got_lost_joins_a_record_of_which_a_delete_i
     one.clock.advance(2 * WEEK)
     await one.vault.maintain()
     assert await one.shown(held) == {"id": 1, **ANNA, "phone": "08-1", "born": "1951-01-01"}
+
+
+@table("overtaken", [True, False])
+@table("status", [200, 422])
+async def test_a_lost_create_joins_its_record_while_an_update_of_that_is_under_way(
+    overtaken, status
+):
+    """It was kept on its own for good, and outlived the record."""
+    one = await desk("current")
+    stored = await one.create(ANN)
+    held = {**stored, **await lost(one, {**ANNA, "email": "anna@example.se"})}
+    read = await one.send("GET /p/1")
+    if overtaken:
+        born = await one.send("PATCH /p/1", {"born": "1951-01-01"})
+        await born.answer(200, {**held, **born.json})
+    update = await one.send("PATCH /p/1", {"name": "Bo Alm", "email": "anna@example.se"})
+    assert (await read.seen(200, held))["name"] == "Anna Ek"
+    assert (await one.counts())[0] == 1
+    await update.answer(status, {**held, **update.json} if status == 200 else {"error": "no"})
+    wanted = "Bo Alm" if status == 200 else "Anna Ek"
+    (listed,) = await one.shown([{"email": held["email"]}], "GET /p")
+    assert listed == {"email": "anna@example.se"}, "the index leads to it by a token of both"
+    await later(one)
+    name = (update.json if status == 200 else held)["name"]
+    assert await one.shown({"id": 1, "name": name}) == {"id": 1, "name": wanted}
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+    assert one.idle
