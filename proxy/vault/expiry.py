@@ -10,7 +10,7 @@ from proxy.vault.collection import Collection
 from proxy.vault.erasure import leave_marks
 from proxy.vault.genuine import is_genuine_change, may_end
 from proxy.vault.proxied.deletes import overdue
-from proxy.vault.proxied.merge_duplicates import unneeded
+from proxy.vault.proxied.recognize import unneeded
 from proxy.vault.seal import Tampered
 
 #: Rows handled in one transaction, so that expiry never holds up other writers for long.

@@ -24,7 +24,7 @@ from proxy.vault.proxied.deletes import (
 )
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
-from proxy.vault.proxied.merge_duplicates import keep, unneeded
+from proxy.vault.proxied.merge_duplicates import keep
 from proxy.vault.proxied.naming import Displacement, bind
 from proxy.vault.proxied.open_rows import (
     AnswerObject,
@@ -37,6 +37,7 @@ from proxy.vault.proxied.open_rows import (
 )
 from proxy.vault.proxied.page_settlement import settle_page
 from proxy.vault.proxied.promotion import promotion_of, undecided
+from proxy.vault.proxied.recognize import unneeded
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import REVEAL_SLICE, reveal_objects, reveal_others
 from proxy.vault.proxied.staging import drop_staged, promote, update_at_once

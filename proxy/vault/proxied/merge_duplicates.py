@@ -7,11 +7,8 @@ they are one. They are joined in one transaction.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from collections.abc import Collection as Some
 
-from msgspec.structs import replace
-
-from proxy.offload import busy, give_way, in_thread, strides
+from proxy.offload import give_way
 from proxy.storage.changes import (
     Bind,
     Change,
@@ -44,8 +41,15 @@ from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_
 from proxy.vault.proxied.recognize import visible_pending
 from proxy.vault.records.attachment_metadata import adopted
 
+#: How often a record joins one that changes meanwhile.
+_TRIES = 8
 #: Tokens that tell their record from others.
 _TELLING = (Resolution.SEALED, Resolution.INDEXED)
+
+
+#: The changes that join two records: their ids, the object that shows them as one, where it tells
+#: what is live, and whether another change of the second may be under way.
+Joins = Callable[[tuple[int, int], AnswerObject | None, bool], Awaitable[Sequence[Change]]]
 
 
 async def join_objects(
@@ -53,14 +57,14 @@ async def join_objects(
     objects: Sequence[AnswerObject],
     revealed: Revealed,
     began: int,
-    doubtful: Callable[[OpenRow, OpenRow, AnswerObject | None], Awaitable[bool]],
+    joins: Joins,
 ) -> list[OpenRow | None]:
-    """Merge records that an answer shows to be one, by ``doubtful`` where changes are in doubt of
-    the one with the id; return the record of each object.
+    """Merge records that an answer shows to be one, by ``joins`` where changes are in doubt of the
+    one with the id; return the record of each object.
 
     ``began`` is when the request of that answer was received: the application may have read an
-    object before it took an acknowledged change, and a merge would put older values over that. Of
-    such an object ``doubtful`` gets nothing: it tells that both are one, and not what is live.
+    object before it took an acknowledged change, and a merge would put older values over that. Such
+    an object tells that both are one, and not what is live.
     """
     rows = list(revealed.rows)
     ids = {ident for at, _ in revealed.loose if (ident := objects[at].id) is not None}
@@ -78,23 +82,20 @@ async def join_objects(
             current = rows[index]
             if current is None or (item.id is not None and current.row.key is not None):
                 rows[index] = stray
-        elif began < max(home.row.updated_at, stray.row.updated_at):
-            rows[index] = home  # data read before the last change proves nothing about it
-            if stray.row.rid not in joined and await doubtful(stray, home, None):
-                joined.add(stray.row.rid)
-                homed.add(index)
-        elif not (collection.keeps or _are_one(collection, home, stray, item)):
+            continue
+        overtaken = began < max(home.row.updated_at, stray.row.updated_at)
+        if not (overtaken or collection.keeps or _are_one(collection, home, stray, item)):
             rows[index] = stray  # the application has given the name to another record
-        else:
-            rows[index] = home
-            if stray.row.rid in joined:
-                continue
-            if _may_take(collection, home) and _settled(collection, stray):
-                joined.add(stray.row.rid)
-                await _merge(collection, home, stray, item)
-            elif await doubtful(stray, home, item):
-                joined.add(stray.row.rid)
-                homed.add(index)
+            continue
+        rows[index] = home
+        if stray.row.rid in joined:
+            continue
+        if not overtaken and _may_take(collection, home) and _settled(collection, stray):
+            joined.add(stray.row.rid)
+            await _merge(collection, home, stray, item)
+        elif await _join(collection, (stray, home), None if overtaken else item, began, joins):
+            joined.add(stray.row.rid)
+            homed.add(index)
     left = [  # others of an id join its record later, or end: alone they would outlive it
         stray
         for index, stray in revealed.loose
@@ -105,6 +106,48 @@ async def join_objects(
     left += [one for one in visible if one.row.rid not in later]
     await keep(collection, left, began)
     return rows
+
+
+async def _join(
+    collection: Collection,
+    pair: tuple[OpenRow, OpenRow],
+    item: AnswerObject | None,
+    began: int,
+    joins: Joins,
+) -> bool:
+    """Join a record without a name to the one with the id under which an answer shows it, where
+    changes of that are in doubt. Return whether it ends with that one from now on.
+
+    A change of that one that is at the application does not hinder it: then all values stay in
+    doubt, and the change finds them as it is settled.
+    """
+    (stray, home), state, store = pair, collection.state, collection.store
+    key, rid = home.row.key, stray.row.rid
+    for _ in range(_TRIES if key is not None else 0):
+        rows = await store.by_keys(collection.table, [key]) if key is not None else {}
+        await state.look()
+        if key is None or key not in rows or state.ended.get(key, -1) > began:
+            return True  # it has ended meanwhile
+        if rid in state.at_work:
+            return False
+        if (at := rows[key].rid) in state.at_work:  # it is about to get its name
+            await give_way()
+            continue
+        locked = await state.locks.attempt(key)
+        try:
+            changes = await joins((rid, at), item if locked else None, not locked)
+            if not changes:
+                return False
+            await store.commit(collection.table, changes)
+        except Conflict:
+            continue
+        finally:
+            if locked:
+                state.locks.release((key,))
+        state.retired.join(rid, at)
+        collection.observe("reconciled")
+        return True
+    return False
 
 
 async def keep(collection: Collection, loose: Iterable[OpenRow], began: int) -> None:
@@ -308,97 +351,3 @@ def _shows(
     """Whether the object shows a token of a field that only the first has."""
     only = set(map(TOKEN_OF, ours)) - set(map(TOKEN_OF, theirs))
     return any(field == name and text in only for field, text in item.places)
-
-
-# Token index entries that a record no longer needs once versions of it are gone.
-#
-# A same-value token is equal in every version with the value: an entry may go only if neither the
-# live version nor another staged change has it. Callers hold the record's lock, so that nothing is
-# staged meanwhile.
-
-
-async def unneeded(
-    collection: Collection, row: Row, settled: Some[int], left: Iterable[RecordBody] = ()
-) -> list[Change] | None:
-    """Return what goes with these settled changes of a row: index entries.
-
-    The versions ``left`` replace its live one (none: it stays). ``None`` if the row has changed
-    since it was read.
-
-    A live one that stays keeps the value numbers of those that go: the application may hold a token
-    of theirs all the same, and no later value may get that. Its version stays, too, for deletes
-    that wait count by it. Raises ``VaultError(CANNOT_OPEN)`` where a column was changed.
-    """
-    rows = {row.rid: row}
-    staged = (await collection.staged_beside(rows)).get(row.rid, ())
-    if rows[row.rid] != row:
-        return None
-    current, _ = collection.sealer.open_with_key(row)
-    versions = [
-        (change.sid, opened)
-        for change in staged
-        if (opened := collection.sealer.open_staged(change, row.salt)) is not None
-    ]
-    gone = [current, *(content for sid, content in versions if sid in settled)]
-    stay = [*(left or [current]), *(content for sid, content in versions if sid not in settled)]
-    changes: list[Change] = [*await outdated(collection, row.rid, gone, stay)]
-    following = next_generation([*gone, *stay])
-    if not left and following > current.following:
-        # the application may have taken what no answer told of
-        numbered = keeping(collection, replace(current, following=following), gone)
-        changes.append(Replace(collection.same_row(row, numbered), row.version))
-    return changes
-
-
-async def outdated(
-    collection: Collection, rid: int, gone: Iterable[RecordBody], left: Iterable[RecordBody]
-) -> list[Reindex]:
-    """The entries of tokens that versions had which are gone, and that no version has which is
-    left.
-    """
-    if collection.keeps:
-        return []  # whoever shows one of them is restored; they end with the record
-    gone, left, many = list(gone), list(left), False
-    for content in gone:
-        many = many or content.many
-    tokens = await in_thread(_without, gone, left) if many else _without(gone, left)
-    if not tokens:
-        return []
-    drop: list[bytes] = []
-    for name, texts in tokens.items():
-        for some in strides(list(texts)):
-            entered = with_entries(collection, rid, name, some)
-            drop += [collection.token_hash(name, text) for text in entered]
-            if busy():
-                await give_way()
-    return [Reindex(rid, drop=tuple(drop))] if drop else []
-
-
-def _without(gone: Sequence[RecordBody], left: Sequence[RecordBody]) -> dict[str, set[str]]:
-    """By field the tokens of those versions that none of the others has."""
-    lone = left[0].values if left else {}
-    tokens: dict[str, set[str]] = {}
-    for content in gone:
-        for name, values in content.values.items():
-            if values is not lone.get(name):  # else what stays has the very same
-                tokens.setdefault(name, set()).update(map(TOKEN_OF, values))
-    for content in left if tokens else ():
-        for name, texts in tokens.items():
-            for part in (content.values, content.earlier):
-                texts.difference_update(map(TOKEN_OF, part.get(name, ())))
-    return tokens
-
-
-def with_entries(
-    collection: Collection, rid: int, name: str, texts: Sequence[str]
-) -> Sequence[str]:
-    """The tokens of a record that may stand in the index: small ones never do, and one that carries
-    a record's id only when it is another's.
-    """
-    tokenizer = collection.tokenizers.get(name)
-    if tokenizer is None:  # the rules have lost the field, and may get it back
-        return ()
-    if tokenizer.resolution is Resolution.INDEXED:
-        return texts
-    carried = tokenizer.carried(texts) if tokenizer.resolution is Resolution.SEALED else ()
-    return [text for text, other in zip(texts, carried, strict=False) if other not in (None, rid)]

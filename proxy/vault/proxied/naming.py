@@ -22,7 +22,7 @@ from proxy.storage.changes import (
     Replace,
     StageRow,
 )
-from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
+from proxy.storage.rows import SEEN_IN_PAGE, Staged, StagedKind
 from proxy.vault.body import (
     RecordBody,
     TokenizedFields,
@@ -79,7 +79,7 @@ class Displacement(NamedTuple):
     own: Container[int] = ()  #: the records of the exchange
     #: makes other writers of these records wait
     hold: Callable[[Sequence[bytes]], Awaitable[None]] = _waiting
-    beside: bool = False  #: an update of the record with the id is under way
+    under_way: bool = False  #: a change of the record with the id is, or may be
 
     async def changes(
         self, collection: Collection, twins: _Twins
@@ -95,7 +95,7 @@ class Displacement(NamedTuple):
             joined[pair] = []
             if before is None or home is None:
                 continue
-            if not _alone(collection, before, home, beside=self.beside):
+            if not _alone(collection, before, home, under_way=self.under_way):
                 continue
             if await collection.store.files(collection.table, [before.row.rid]):
                 continue
@@ -182,35 +182,6 @@ async def bind_shown(
         if count:
             collection.observe(event, count)
     return not twins
-
-
-async def join_shown(
-    collection: Collection, stray: OpenRow, home: OpenRow, texts: Mapping[str, tuple[str, ...]]
-) -> bool:
-    """Join a record without a name to the one under whose id an answer shows it, where changes of
-    that are in doubt. Return whether it was done.
-
-    An update of that one that is at the application does not hinder it: then all values stay in
-    doubt, whatever is shown, and the update finds them as it is settled. A new record that is about
-    to be named does, and so do deletes.
-    """
-    (rid, key), locks = (home.row.rid, home.row.key), collection.state.locks
-    if key is None or any(one in collection.state.at_work for one in (stray.row.rid, rid)):
-        return False
-    locked = await locks.attempt(key)
-    join = Displacement(lambda _: texts if locked else {}, beside=not locked)
-    try:
-        changes = (await join.changes(collection, {stray.row.rid: rid}))[stray.row.rid, rid]
-        if changes:
-            await collection.store.commit(collection.table, changes)
-            collection.state.retired.join(stray.row.rid, rid)
-            collection.observe("reconciled")
-    except Conflict:
-        return False
-    finally:
-        if locked:
-            locks.release((key,))
-    return bool(changes)
 
 
 class _Naming:
@@ -340,18 +311,17 @@ def _of_before(
     return names | alike(values, new) if is_as_before(places, new, values) else names
 
 
-def _alone(collection: Collection, before: OpenRow, home: OpenRow, *, beside: bool) -> bool:
-    """Whether nothing else is known of the first than its values, and no change is under way, or
-    (``beside``) an update of the other is, and nothing else.
+def _alone(collection: Collection, before: OpenRow, home: OpenRow, *, under_way: bool) -> bool:
+    """Whether nothing else is known of the first than its values, and no change is under way, of
+    the other one at least where none may be (``under_way``).
 
     Either may be of another create that is about to be bound: that finds it as it is by then.
     """
     state, salt = collection.state, before.row.salt
     staged = [*before.staged, *home.staged]
-    at_work = [one for one in staged if one[0].sid in state.at_work]
     return (
         all(of or collection.sealer.open_keep(one, salt) is None for one, of in before.staged)
-        and (bool(at_work) and all(of for _, of in at_work) if beside else not at_work)
+        and not any(one.sid in state.at_work for one, _ in (before.staged if under_way else staged))
         and len(staged) <= _MOST_VERSIONS
         and collection.alive(before.row)
         and not (before.live.deleted or before.live.fields or home.live.fields)
@@ -374,8 +344,12 @@ def _versions(
         both = {name: (*of, *own.get(name, ())) for name, of in erased.items()}
         content = replace(content, earlier={**own, **both})
     numbered = keeping(collection, content, (live, *(of for _, of in versions)))
+    under_way = [of for one, of in home.staged if one.sid in collection.state.at_work]
+    # a delete is of the version that it found, and an update has to notice
+    deletes = bool(under_way) and not any(under_way)
+    after = collection.same_row(row, numbered) if deletes else collection.next_row(row, numbered)
     changes: list[Change] = [
-        Replace(collection.next_row(row, numbered), row.version),
+        Replace(after, row.version),
         *collection.parts.moves(row.rid, live, content),
     ]
     others = [(one, of) for one, of in home.staged if of is not None]

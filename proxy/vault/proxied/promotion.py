@@ -29,7 +29,7 @@ from proxy.vault.proxied.binding import (
     is_promised_alone,
     is_unsure_mark,
 )
-from proxy.vault.proxied.merge_duplicates import outdated, unneeded, with_entries
+from proxy.vault.proxied.recognize import outdated, unneeded, with_entries
 
 #: Earlier versions that stay where no answer tells whether updates were carried out: the oldest,
 #: for all since may have been refused, and the newest.

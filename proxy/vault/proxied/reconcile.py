@@ -32,10 +32,11 @@ from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import keeping
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import is_over, is_promised, is_unsure_mark, removes
-from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
-from proxy.vault.proxied.naming import bind_shown, join_shown
+from proxy.vault.proxied.merge_duplicates import join_objects
+from proxy.vault.proxied.naming import Displacement, bind_shown
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
+from proxy.vault.proxied.recognize import unneeded
 
 
 async def reconcile_objects(
@@ -58,10 +59,14 @@ async def reconcile_objects(
         revealed = revealed._replace(loose=loose, pending=pending)
     if revealed.loose or revealed.pending:
 
-        async def doubtful(stray: OpenRow, home: OpenRow, item: AnswerObject | None) -> bool:
-            return await join_shown(collection, stray, home, _texts_by_field(item) if item else {})
+        async def joins(
+            pair: tuple[int, int], item: AnswerObject | None, under_way: bool
+        ) -> Sequence[Change]:
+            texts = _texts_by_field(item) if item is not None else {}
+            join = Displacement(lambda _: texts, under_way=under_way)
+            return (await join.changes(collection, dict([pair])))[pair]
 
-        rows[:] = await join_objects(collection, objects, revealed, began, doubtful)
+        rows[:] = await join_objects(collection, objects, revealed, began, joins)
     decided: set[int] = set()
     undecided: set[str] = set()
     for index, (item, row) in enumerate(zip(objects, rows, strict=True), 1):

@@ -440,3 +440,23 @@ async def test_a_lost_create_joins_its_record_while_an_update_of_that_is_under_w
     await (await one.send("DELETE /p/1")).answer(204)
     assert await one.counts() == (0, 0, 0)
     assert one.idle
+
+
+@table("status", [204, 202, 422])
+async def test_a_lost_create_joins_its_record_while_a_delete_of_that_is_under_way(status):
+    """It was kept on its own for good, or was dropped where the application refused."""
+    one = await desk("current")
+    stored = await one.create(ANN)
+    held = {**stored, **await lost(one, ANNA)}
+    born = await one.send("PATCH /p/1", {"born": "1951-01-01"})
+    await born.exchange.failed(True)
+    read, delete = await one.send("GET /p/1"), await one.send("DELETE /p/1")
+    assert (await read.seen(200, held))["name"] == "Anna Ek"
+    await delete.answer(status, b"" if status != 422 else {"error": "no"})
+    for _ in range(2):  # what 202 promises waits for the update in doubt
+        await later(one)
+    if status == 422:
+        assert (await one.shown(held))["name"] == "Anna Ek"
+        await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+    assert one.idle
