@@ -59,7 +59,7 @@ async def office(
     def observe(outcome: str) -> None:
         outcomes[outcome] += 1
 
-    with patch("proxy.crypto.secret._HASHER", CHEAP):
+    with patch("proxy.crypto.client_secrets._HASHER", CHEAP):
         service = await open_service(
             store, {"default": keyset}, clock, observe, AuthOptions(300, (HERE,))
         )
