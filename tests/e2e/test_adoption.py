@@ -9,10 +9,9 @@ import os
 import random
 import sqlite3
 import sys
-import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import aiohttp
 import pytest
 
 from tests.support import orders
+from tests.support.adoption import Scale, adopted_and_released, killed
 from tests.support.effort import rounds
 from tests.support.instance import Instance, running
 from tests.support.lives import write_command
@@ -35,9 +35,6 @@ RULES = (ROOT / "rules" / "examples" / "kinto.yaml").read_text("utf-8")
 ADDRESS = 'upstream: "http://127.0.0.1:8888"'
 LIST = "/v1/buckets/crm/collections/people/records"
 AUTH = "Basic " + base64.b64encode(b"editor:correct horse").decode()
-#: Records of the walk that is killed again and again; 100,000 by hand.
-RECORDS = int(os.environ.get("ADOPTED_RECORDS", "400"))
-PAGE = max(20, RECORDS // 40)
 MARKERS = ("Zorbina", "wexlomere", "Flumpergatan", "yxmarker")
 
 
@@ -56,17 +53,6 @@ import json
 with open("people.jsonl") as people:
     for line in people:
         application.registry.storage.create("record", "/buckets/crm/collections/people", json.loads(line))
-"""
-
-#: Kinto's backend in memory looks through the permissions of all records at each request, which
-#: takes most of its time once there are thousands; these are looked up by their keys.
-_PERMISSIONS = """
-def permissions_of(ids, permissions=None):
-    keys = [{name: f"permission:{one}:{name}" for name in permissions or ("read", "write")} for one in ids]
-    return [{name: set(store[key]) for name, key in one.items() if key in store} for one in keys]
-
-store = application.registry.permission._store
-application.registry.permission.get_objects_permissions = permissions_of
 """
 
 
@@ -113,9 +99,7 @@ async def office(
     place = kinto.written(folder / "kinto")
     text = (place / "wsgi.py").read_text()
     (place / "wsgi.py").write_text(
-        text.replace('"kinto.paginate_by": "3"', f'"kinto.paginate_by": "{page}"')
-        + _SEEDING
-        + _PERMISSIONS
+        text.replace('"kinto.paginate_by": "3"', f'"kinto.paginate_by": "{page}"') + _SEEDING
     )
     people = ({"id": f"z{number}", **person(number)} for number in range(count))
     (place / "people.jsonl").write_text("".join(json.dumps(one) + "\n" for one in people))
@@ -268,161 +252,17 @@ async def test_rows_of_a_database_become_tokens_where_there_are_no_entity_tags(t
             assert faults(instance) == []
 
 
-@dataclass
-class Worker:
-    """Somebody who works with records of their own through the proxy, and remembers each answer."""
-
-    here: Office
-    mine: list[str]
-    random: random.Random
-    #: by id, what may be there: one value once an answer came
-    names: dict[str, set[str]] = field(default_factory=dict)
-    created: dict[str, bool] = field(default_factory=dict)
-    deleted: dict[str, bool] = field(default_factory=dict)
-    answered: int = 0
-    longest: float = 0.0
-    stop: bool = False
-
-    async def work(self) -> None:
-        number = 0
-        while not self.stop:
-            number += 1
-            begun = time.monotonic()
-            try:
-                await self.one(number)
-                self.answered += 1
-                self.longest = max(self.longest, time.monotonic() - begun)
-            except (aiohttp.ClientError, OSError, TimeoutError):
-                await asyncio.sleep(0.1)  # the proxy is dead just now
-            await asyncio.sleep(self.random.uniform(0, 0.05))
-
-    async def one(self, number: int) -> None:
-        proxy, ident = self.here.instance.proxy, self.random.choice(self.mine)
-        way = self.random.random()
-        if way < 0.35:
-            await self.read(ident)
-        elif way < 0.8 and ident not in self.deleted:
-            name = f"Zorbina {ident} {number}"
-            self.names.setdefault(ident, {person(int(ident[1:]))["name"]}).add(name)
-            status, _ = await self.here.ask(
-                "PATCH", proxy, f"{LIST}/{ident}", {"data": {"name": name}}
-            )
-            if status == 200:
-                self.names[ident] = {name}
-        elif way < 0.9:
-            fresh = f"n{self.mine[0]}x{number}"
-            self.created[fresh] = False
-            status, _ = await self.here.ask(
-                "PUT", proxy, f"{LIST}/{fresh}", {"data": person(number)}
-            )
-            self.created[fresh] = status == 201
-        elif ident not in self.deleted and self.random.random() < 0.2:
-            self.deleted[ident] = False
-            status, _ = await self.here.ask("DELETE", proxy, f"{LIST}/{ident}")
-            self.deleted[ident] = status == 200
-
-    async def read(self, ident: str) -> None:
-        """A person sees the person, adopted or not."""
-        status, shown = await self.here.ask("GET", self.here.instance.proxy, f"{LIST}/{ident}")
-        if status == 200:
-            likely = self.names.get(ident, {person(int(ident[1:]))["name"]})
-            assert shown["data"]["name"] in likely
-            assert shown["data"]["email"] == f"{ident}@wexlomere.example"
-            assert shown["data"]["birth_date"] == "1931-02-27"
-
-    def check(self, record: dict[str, Any] | None, ident: str) -> None:
-        if record is None:
-            assert ident in self.deleted, f"{ident} is lost"
-            return
-        assert not self.deleted.get(ident), f"{ident} is there again"
-        expected = person(int(ident[1:]))
-        likely = self.names.get(ident, {expected["name"]})
-        assert record["name"] in likely, f"a change of {ident} is lost"
-        assert {**record, "name": ""} == {**expected, "name": ""}
-
-
 def domicile(folder: Path) -> str:
     """The path of the command; who kills it kills the process that was forked for it, too."""
     write_command(command := folder / "bin" / "domicile")
     return str(command)
 
 
-async def adopting(here: Office, folder: Path) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(domicile(folder), "adopt", *here.walk("--json")),
-        cwd=folder,
-        env={**os.environ, **here.instance.settings(), "AUTH": AUTH},
-        stdout=asyncio.subprocess.PIPE,
-    )
-
-
-def killed(process: asyncio.subprocess.Process) -> None:
-    """Kill it; one that has ended by itself in the meantime is as good."""
-    with suppress(ProcessLookupError):
-        process.kill()
-
-
-async def killed_and_resumed(here: Office, folder: Path, chance: random.Random) -> tuple[Any, int]:
-    """Adopt while this very process and the proxy are killed; the last report, and how often."""
-    kills = 0
-    while True:
-        process = await adopting(here, folder)
-        output = asyncio.create_task(process.communicate())
-        done, _ = await asyncio.wait([output], timeout=chance.uniform(0.8, 2 + RECORDS / 2000))
-        if not done and kills < max(rounds(4), RECORDS // 5000):
-            kills += 1
-            if kills % 2:
-                killed(process)
-            await here.instance.kill()
-            await asyncio.sleep(chance.uniform(0, 0.3))
-            await here.instance.start()
-            if not kills % 2:  # this one goes on and finds the proxy again
-                await asyncio.sleep(chance.uniform(0, 1))
-                killed(process)
-            await output
-            continue
-        said, _ = await output
-        assert process.returncode == 0, said
-        return json.loads(said), kills
-
-
 @pytest.mark.slow
 async def test_killing_either_side_loses_nothing_while_people_work(tmp_path, capsys):
-    chance = random.Random(RECORDS)
-    with closed_port() as port:
-        address = {"DOMICILE__LISTEN__PROXY": f"127.0.0.1:{port}"}
-        async with office(tmp_path, RECORDS, PAGE, **address) as here:
-            workers = [
-                Worker(here, [f"z{n}" for n in range(own, RECORDS, 3)], random.Random(own))
-                for own in range(3)
-            ]
-            tasks = [asyncio.create_task(one.work()) for one in workers]
-            begun = time.monotonic()
-            report, kills = await killed_and_resumed(here, tmp_path, chance)
-            took = time.monotonic() - begun
-            for one in workers:
-                one.stop = True
-            await asyncio.gather(*tasks)
-            assert report["complete"]
-            assert kills >= 2
-            records = await here.listed(here.instance.proxy)
-            held = await here.listed(here.direct)
-            assert markers_in(held) == []
-            assert held.keys() == records.keys()
-            for one in workers:
-                for ident in one.mine:
-                    one.check(records.get(ident), ident)
-                for ident, sure in one.created.items():
-                    assert ident in records or not sure, f"{ident} is lost"
-            fresh = {ident for one in workers for ident in one.created}
-            assert records.keys() <= {f"z{n}" for n in range(RECORDS)} | fresh
-            assert faults(here.instance) == []
+    """``python -m tests.support.adoption 100000 20000`` does so with as many."""
     with capsys.disabled():
-        answered, longest = sum(one.answered for one in workers), max(w.longest for w in workers)
-        print(
-            f"\nadopted {RECORDS} records in {took:.0f} s, {kills} kills, "
-            f"{answered} requests of people answered, the longest in {longest:.2f} s; {report}"
-        )
+        await adopted_and_released(tmp_path, Scale(160, 60, rounds(4)), seed=160)
 
 
 @asynccontextmanager

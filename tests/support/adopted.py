@@ -45,6 +45,7 @@ class Adopted:
     before: Callable[[str], None] = lambda _: None
     unfindable: set[str] = field(default_factory=set)  #: ids that are listed and answer 404
     ignores: bool = False  #: updates are accepted and change nothing
+    turned: bool = False  #: the process behind the proxy writes members in the other order
     forgets: str = ""  #: a member that an update drops
     narrow: int = 99  #: characters that its columns take; it says nothing of the rest
     secret: str = ""  #: what ``Authorization`` has to say
@@ -91,7 +92,11 @@ class Adopted:
                 return 412, {}, {}
             self._update(side, ident, json.loads(body))
         fields = {"ETag": self._tag(ident)} if self.tags else {}
-        return 200, seen(side, self.records[ident]), fields
+        return 200, self._seen(side, ident), fields
+
+    def _seen(self, side: str, ident: str) -> dict[str, Any]:
+        record = seen(side, self.records[ident])
+        return dict(reversed(record.items())) if self.turned and side == "proxy" else record
 
     def _update(self, side: str, ident: str, members: dict[str, Any]) -> None:
         if self.ignores:
@@ -108,7 +113,7 @@ class Adopted:
     def _list(self, side: str, query: dict[str, list[str]]) -> tuple[int, Any, dict[str, str]]:
         start = int(query.get("start", ["0"])[0])
         people = sorted(self.records)
-        items = [seen(side, self.records[one]) for one in people[start : start + self.page]]
+        items = [self._seen(side, one) for one in people[start : start + self.page]]
         more = f"/people?start={start + self.page}" if start + self.page < len(people) else None
         return 200, {"items": items, "next": more}, {}
 

@@ -13,7 +13,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from itertools import chain, zip_longest
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -52,7 +53,7 @@ class ReadRecord(NamedTuple):
     @property
     def values(self) -> list[tuple[str, Value]]:
         """Field and value of each place; nulls and empty texts are nothing."""
-        return [(one.field, one.value) for one in self.spots if one.value and one.value.text]
+        return _values(self.spots)
 
     @property
     def rest(self) -> tuple[bytes, ...]:
@@ -64,12 +65,45 @@ class ReadRecord(NamedTuple):
         )
 
     @property
+    def sorted(self) -> tuple[object, tuple[Spot, ...]]:
+        """The rest of the document and the places in it, as members sort: applications, and
+        processes of one, may write them in any order.
+        """
+        marks = [f'"{_MARK}{number}"'.encode() for number in range(len(self.spots))]
+        parts = chain(*zip_longest(self.rest, marks, fillvalue=b""))
+        numbers: list[int] = []
+        try:
+            rest = _sorted_tree(msgspec.json.decode(b"".join(parts)), numbers)
+        except msgspec.DecodeError:  # a place within a text
+            return self.rest, self.spots
+        return rest, tuple(self.spots[number] for number in numbers)
+
+    @property
     def members(self) -> dict[str, msgspec.Raw]:
         """The members of the object, each as it stands there."""
         return _members(self.content)
 
 
+def _values(spots: Sequence[Spot]) -> list[tuple[str, Value]]:
+    return [(one.field, one.value) for one in spots if one.value and one.value.text]
+
+
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+#: Begins what stands in for a place; no text of an application has it.
+_MARK: Final = "\ue0d0\ue0d1"
+
+
+def _sorted_tree(value: Any, numbers: list[int]) -> object:
+    """The document with sorted members; ``numbers`` gets the numbers of the places in it."""
+    if isinstance(value, dict):
+        return [(name, _sorted_tree(value[name], numbers)) for name in sorted(value)]
+    if isinstance(value, list):
+        return [_sorted_tree(one, numbers) for one in value]
+    if isinstance(value, str) and value.startswith(_MARK):
+        numbers.append(int(value.removeprefix(_MARK)))
+        return None
+    return value
 
 
 class RecordReader:
@@ -182,13 +216,14 @@ def compare_records(
 
     ``ignored``: fields without tokens. ``exact``: nothing else differs between the sides.
     """
-    if [one.field for one in direct.spots] != [one.field for one in proxied.spots]:
+    (rest, spots), (other_rest, others) = direct.sorted, proxied.sorted
+    if [one.field for one in spots] != [one.field for one in others]:
         return None
-    if exact and direct.rest != proxied.rest:
+    if exact and rest != other_rest:
         return None
     pairs = [
         one.value == other.value
-        for one, other in zip(direct.spots, proxied.spots, strict=True)
+        for one, other in zip(spots, others, strict=True)
         if one.value and one.value.text and one.field not in ignored
     ]
     if not pairs:
@@ -310,7 +345,7 @@ class WalkPlan:
 
         The application has changed a token, which then resolves to nothing, or a value.
         """
-        rows = [one.values for one in (sent, direct, proxied)]
+        rows = [_values(one.sorted[1]) for one in (sent, direct, proxied)]
         if len({len(row) for row in rows}) != 1:
             return []
         return sorted(

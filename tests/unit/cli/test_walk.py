@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,19 @@ def test_an_update_that_changes_nothing_says_what_to_look_at(office, walk):
     office.ignores = True
     refusal = walk(status=1)
     assert "the record is as it was" in refusal["message"]
+
+
+@pytest.mark.parametrize("command", ["adopt", "release"])
+def test_members_may_come_in_another_order_on_each_side(office, told, command):
+    office.turned = True
+    if command == "release":
+        office.change("p1", name="t-Ann 1", email="t-a1@b.example")
+        rules = Path("rules.yaml")
+        rules.write_text(rules.read_text() + "on_error: {vault_down: {read: 503}}\n")
+    report = told(command, "--proxy", office.proxy)
+    assert (report["complete"], report["refused"]) == (True, 0)
+    assert report["converted"] == (1 if command == "release" else 5)
+    assert office.records["p1"]["name"] == ("Ann 1" if command == "release" else "t-Ann 1")
 
 
 def test_an_update_that_takes_something_away_stops_the_walk(office, walk):

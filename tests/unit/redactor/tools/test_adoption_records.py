@@ -57,11 +57,29 @@ def test_an_answer_that_is_not_as_the_rule_says_is_refused(reader, body):
         ('{"name": "Ann", "email": "x@y.example"}', RecordState.MIXED),
         ('{"name": "Ann"}', None),
         ('{"name": "Ann", "email": "a@b.example", "version": 2}', None),
+        ('{"email": "a@b.example", "name": "Ann"}', RecordState.CLEAR),
+        ('{"email": "x@y.example", "name": "k3"}', RecordState.TOKENS),
+        ('{"email": "x@y.example", "name": "Ann"}', RecordState.MIXED),
     ],
 )
 def test_what_differs_on_both_sides_is_a_token(proxied, state):
     direct = record('{"name": "Ann", "email": "a@b.example"}')
     assert compare_records(direct, record(proxied), ()) is state
+
+
+def test_members_of_objects_within_objects_may_stand_in_any_order():
+    body = '{match: "GET /people/{id}", read: contact, response: {fields: {name: "$.of[*].name"}}}'
+    reader = RecordReader(operation_of(body))
+    direct, proxied = (
+        reader.record("17", text.encode())
+        for text in (
+            '{"of": {"a": {"name": "k3", "n": 1}, "b": {"name": "Bo", "n": 2}}, "c": [1, 2]}',
+            '{"c": [1, 2], "of": {"b": {"n": 2, "name": "Bo"}, "a": {"n": 1, "name": "Ann"}}}',
+        )
+    )
+    assert compare_records(direct, proxied, ()) is RecordState.MIXED
+    moved = reader.record("17", proxied.content.replace(b"[1, 2]", b"[2, 1]"))
+    assert compare_records(direct, moved, ()) is None
 
 
 def test_nothing_at_any_place_is_neither_value_nor_token():
