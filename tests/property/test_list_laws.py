@@ -1,5 +1,5 @@
-"""A list that is restored page by page is restored as any answer is: the same bytes, and the same
-said of it.
+"""A list that is restored page by page, or cut by a front, is restored as any answer is: the same
+bytes, and the same said of it.
 
 The general code is the oracle: it restores the same answer right after, or before, from the same
 vault.
@@ -8,6 +8,7 @@ vault.
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from hypothesis import strategies as st
 
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.list_answers import ListExchange
+from proxy.redactor.exchange.remote_exchange import RemoteExchange
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match, Verb
 from tests.support.effort import examples
 from tests.support.exchanges import JSON, Desk, desk
+from tests.support.fronts import Fronted, fronted
 
 FIELDS = (
     "name: {kind: name}",
@@ -93,7 +96,9 @@ class Office:
     def __init__(self, at: Desk, stored: list[dict[str, Any]], role: str = "") -> None:
         self.at, self.stored = at, stored
         self.view = at.view(role) if role else None
-        self.turn = self.paged = 0  #: lists compared, and those of them restored by pages
+        #: lists compared, and those of them restored by pages, and cut by a front
+        self.turn = self.paged = self.cut = 0
+        self.front: Fronted | None = None
 
     async def by_pages(self, target: bytes, body: bytes) -> Response | None:
         """What comes of a list where it is restored by pages."""
@@ -111,12 +116,34 @@ class Office:
         assert isinstance(matched, Match)
         return matched
 
-    async def answers(self, kind: type[RuleExchange], target: bytes, body: bytes) -> Any:
-        """What the caller gets by one way, and all that is said of it."""
+    def fronted(self, target: bytes) -> RemoteExchange:
+        """The exchange of a front, which counts whether it cuts the answer."""
+        assert self.front is not None
+        rules = self.front.rules
+        _, match = rules.match("GET", "app", target, ())
+        assert isinstance(match, Match)
+        lists = rules.runtime.cut_lists(rules.runtime.numbers[id(match.operation)], self.view)
+        assert lists is not None
+        lists._pause = 0
+        exchange = rules.exchange(match, self.view)
+        by_rows = exchange._by_rows
+
+        async def counted(answer: Response) -> Response | None:
+            restored = await by_rows(answer)
+            self.cut += restored is not None
+            return restored
+
+        exchange._by_rows = counted  # type: ignore[method-assign]  # spied on
+        return exchange
+
+    async def answers(self, kind: type[RuleExchange] | None, target: bytes, body: bytes) -> Any:
+        """What the caller gets by one way (``None``: of a front), and all that is said of it."""
         match = self.match(target)
-        exchange = kind(self.joined(match), match, self.at.vault)
+        joined = self.joined(match)
+        exchange: Any
+        exchange = self.fronted(target) if kind is None else kind(joined, match, self.at.vault)
         await exchange.redact_request(Request("GET", target, (), b""))
-        before, told = dict(exchange._joined.restored), len(self.at.audit.raw)
+        before, told = dict(joined.restored), len(self.at.audit.raw)
         counted = {name: cell.value for name, cell in before.items()}
         observed = dict(self.at.events)
         answer = await exchange.restore_response(Response(200, JSON, body))
@@ -126,7 +153,8 @@ class Office:
         return answer.body, more, lines, {k: v for k, v in seen.items() if v}, exchange.missed
 
 
-async def office(*, named: bool) -> Office:
+async def office(stack: AsyncExitStack, *, named: bool) -> Office:
+    """One with a front beside it, until the stack ends."""
     # small tokens are restored beside an id alone
     fields = FIELDS if named else tuple(one for one in FIELDS if "date" not in one)
     views = "views: [{who: [all], p: clear}]" if named else ""
@@ -137,13 +165,15 @@ async def office(*, named: bool) -> Office:
         await call.answer(201, {"id": number})
         stored.append({**call.json, "id": number})
     office = Office(at, stored, "all" if named else "")
+    office.front = await stack.enter_async_context(fronted(at, clock=at.clock))
     for ascii_only in (True, False):
         for spaces in SPACES.values():
             body = json.dumps(stored, separators=spaces, ensure_ascii=ascii_only).encode()
             for _ in range(5):  # what is learnt is learnt now
-                await office.answers(ListExchange, b"/p", body)
                 held = b'{"total": 6, "items": %b, "next": null}' % body
-                await office.answers(ListExchange, b"/held", held)
+                for kind in (ListExchange, None):
+                    await office.answers(kind, b"/p", body)
+                    await office.answers(kind, b"/held", held)
     return office
 
 
@@ -155,9 +185,10 @@ def run() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["with ids", "without"])
-def people(request: pytest.FixtureRequest, run: Any) -> Office:
-    made: Office = run(office(named=request.param))
-    return made
+def people(request: pytest.FixtureRequest, run: Any) -> Iterator[Office]:
+    stack = AsyncExitStack()
+    yield run(office(stack, named=request.param))
+    run(stack.aclose())
 
 
 @pytest.mark.parametrize("target", [b"/p", b"/held"])
@@ -195,13 +226,18 @@ def test_a_list_is_restored_as_any_answer_is_and_enough_of_them_by_pages(people,
 
     law()
     assert people.paged * 5 > people.turn > 0, f"{people.paged} of {people.turn}"
+    assert people.cut * 10 > people.turn, f"{people.cut} of {people.turn}"
 
 
 async def compared(people: Office, target: bytes, body: bytes) -> None:
     people.turn += 1
-    kinds = (ListExchange, RuleExchange) if people.turn % 2 else (RuleExchange, ListExchange)
+    kinds = (
+        (None, ListExchange, RuleExchange)
+        if people.turn % 2
+        else (RuleExchange, ListExchange, None)
+    )
     answers = [await people.answers(kind, target, body) for kind in kinds]
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]
     people.paged += await people.by_pages(target.partition(b"?")[0], body) is not None
 
 
@@ -209,22 +245,26 @@ async def compared(people: Office, target: bytes, body: bytes) -> None:
 @given(st.data(), st.integers(0, 5), st.sampled_from([200, 500]))
 def test_a_list_that_shows_a_change_in_doubt_is_restored_as_any_answer_is(data, at, status):
     async def tried() -> None:
-        for named in (True, False):
-            people = await office(named=named)
-            call = await people.at.send(f"PATCH /p/{at + 1}", {"name": "Newer", "pay": 5_551_234})
-            if status == 500:
-                await call.answer(500)
-            people.at.clock.advance(1)
-            took = {**people.stored[at], **call.json}
-            taken = data.draw(st.booleans())
-            objects = [*people.stored[:at], took if taken else people.stored[at]]
-            objects += people.stored[at + 1 :]
-            body = json.dumps(objects, separators=(",", ":")).encode()
-            first = await people.answers(ListExchange, b"/p", body)
-            shown = json.loads(first[0])[at]
-            expected = taken or status == 200
-            assert shown["name"] == ("Newer" if taken else PEOPLE[at]["name"]), expected
-            again = await people.answers(RuleExchange, b"/p", body)
-            assert again[0] == first[0]
+        for named, stack in ((True, AsyncExitStack()), (False, AsyncExitStack())):
+            async with stack:
+                people = await office(stack, named=named)
+                call = await people.at.send(
+                    f"PATCH /p/{at + 1}", {"name": "Newer", "pay": 5_551_234}
+                )
+                if status == 500:
+                    await call.answer(500)
+                people.at.clock.advance(1)
+                took = {**people.stored[at], **call.json}
+                taken = data.draw(st.booleans())
+                objects = [*people.stored[:at], took if taken else people.stored[at]]
+                objects += people.stored[at + 1 :]
+                body = json.dumps(objects, separators=(",", ":")).encode()
+                first = await people.answers(ListExchange, b"/p", body)
+                shown = json.loads(first[0])[at]
+                expected = taken or status == 200
+                assert shown["name"] == ("Newer" if taken else PEOPLE[at]["name"]), expected
+                for kind in (RuleExchange, None):
+                    again = await people.answers(kind, b"/p", body)
+                    assert again[0] == first[0]
 
     asyncio.run(tried())

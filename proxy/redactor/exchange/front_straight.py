@@ -55,7 +55,7 @@ _values: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _Scope = tuple[str, int, int]
 
 
-class _Lessons:
+class ShapeLessons:
     """Learns shapes of bodies in which nothing was found; an owner learns for itself alone."""
 
     __slots__ = ("_depth", "_find", "_missed")
@@ -89,7 +89,7 @@ class FrontPlan(AnswerReader):
     ) -> None:
         super().__init__(plan, None)
         self.scope, self.line, self.clock, self.general = scope, link.now, clock, general
-        self.learn = _Lessons(plan.response, plan.operation.endpoint.limits.json_depth).learn
+        self.learn = ShapeLessons(plan.response, plan.operation.endpoint.limits.json_depth).learn
         self.pause = 0  #: requests that go the general way from now on
 
     def begin(
@@ -228,8 +228,8 @@ class FrontWritePlan(AnswerReader):
         # what it only suspects is the owner's to find and to report
         watched = operation.endpoint.on_error.guard != "off"
         self.guard = Guard(plan, lambda _field, _where: None) if watched else None
-        self._learn = _Lessons(request, depth).learn
-        self.learn_answer = _Lessons(plan.response, depth).learn
+        self._learn = ShapeLessons(request, depth).learn
+        self.learn_answer = ShapeLessons(plan.response, depth).learn
         self.pause = 0  #: requests that go the general way from now on
 
     def begin(

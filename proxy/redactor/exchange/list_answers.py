@@ -4,15 +4,19 @@ Objects that show their records as those are now, each text where a text stands,
 that. For the others the vault is objects from all sides, as for any answer (``reveal_others``), and
 an answer that is no such list, or tells anything of a change in doubt, is restored by
 ``RuleExchange``. Nothing has happened by then.
+
+A front cuts such an answer itself (``remote_exchange``): the owner of the vault gets ids and tokens
+alone, and answers with the values.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from proxy.errors import VaultError
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import LARGE, busy, give_way, run_in_thread
-from proxy.redactor.exchange.bound_operation import count
 from proxy.redactor.exchange.known_tokens import untold
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.json import tree as json_codec
@@ -41,6 +45,8 @@ _LOOKED_UP_ROOM: Final = 2 * 1024 * 1024
 _Spot = tuple[int, bool, str, str]
 #: Stands between texts that are written together.
 _BETWEEN, _WRITTEN = "\x1f", b"\\u001f"
+_encode: Final = msgspec.msgpack.Encoder().encode
+_runs: Final = msgspec.msgpack.Decoder(list[PageRun]).decode
 
 
 class ListExchange(RuleExchange):
@@ -76,18 +82,60 @@ class ListExchange(RuleExchange):
         for one in restored.others:
             self._joined.notices.other_id(self._collection, *one)
         self._joined.notices.untold(self._collection, restored.untold)
-        counts, self._shows = restored.counts, bool(restored.counts)
-        count(self._joined.restored, counts)
+        visible = await self._report(answer.status, restored.counts, restored.keys, restored.opened)
+        return Response(answer.status, answer.headers, written[0]) if visible else answer
+
+    async def _report(
+        self,
+        status: int,
+        counts: Mapping[str, int],
+        keys: Sequence[str | None],
+        opened: Mapping[int, None],
+    ) -> bool:
+        """Count values, and have the audit log told of them; whether they may be shown."""
+        self._shows, restored = bool(counts), self._joined.restored
+        for name, number in counts.items():  # as ``count``, in one call less
+            restored[name].value += number
         if counts:
-            fields = frozenset(counts)
             try:
-                await self._exchange_audit.revealed(
-                    answer.status, restored.keys, fields, restored.opened
-                )
+                await self._exchange_audit.revealed(status, keys, frozenset(counts), opened)
             except VaultError as error:
                 self._joined.pass_with_tokens(error)
-                return answer
-        return Response(answer.status, answer.headers, written[0])
+                return False
+        return True
+
+    async def reveal_rows(self, status: int, rows: bytes) -> bytes | None:
+        """The values of a list whose rows a front has sent (``remote_exchange``); empty: it passes
+        as it is. ``None``: it has to be restored as any, and nothing has happened.
+        """
+        if self._joined.lists is None or status not in self._operation.response.success:
+            return None
+        runs = _runs(rows)
+        try:
+            records = await open_page(self._collection, runs)
+        except VaultError:
+            return None  # its meaning is the same for any answer
+        opened = [one for one in records if one is not None]
+        if len(opened) < len(records) or (len(opened) == 1 and self._names_one()):
+            return None
+        counts, columns, at = dict[str, int](), list[list[tuple[str, ...]]](), 0
+        for run in runs:
+            after = at + len(run.texts)
+            texts_of = [one.texts for one in opened[at:after]]
+            columns.append(own := list(zip(*texts_of, strict=True)))
+            for name, texts in zip(run.fields, own, strict=True):
+                if restored := len(texts) - texts.count(""):
+                    counts[name] = counts.get(name, 0) + restored
+            at = after
+        try:
+            values = _encode(columns)
+        except UnicodeEncodeError:
+            return None
+        try:
+            keys, rids = [one.key for one in opened], dict.fromkeys([one.rid for one in opened])
+            return values if await self._report(status, counts, keys, rids) else b""
+        finally:
+            self._close(status)
 
     def _names_one(self) -> bool:
         """Whether request or head name the record of an answer that shows only one."""
@@ -95,7 +143,7 @@ class ListExchange(RuleExchange):
         return bool(self._ids) or (ident is not None and ident.source is IdSource.HEADER)
 
 
-class _Cut(NamedTuple):
+class ObjectCut(NamedTuple):
     """Place of the objects of a run among the pieces of a page."""
 
     start: int  #: their first piece
@@ -107,45 +155,18 @@ class _Cut(NamedTuple):
         return slice(self.start + at, self.start + size * self.width, self.width)
 
 
-class _List:
-    """One list on its way, and what its answer shows."""
+class ListPieces:
+    """A list in pieces: fixed bytes, and the content of places."""
 
-    def __init__(
-        self,
-        collection: Collection,
-        plan: BodyPlan,
-        began: int,
-        sought: Mapping[tuple[str, str], Value],
-    ) -> None:
-        self._collection = collection
+    def __init__(self, plan: BodyPlan) -> None:
         self._plan = plan
-        self._began = began
-        self._sought = sought  #: search values of the request, by (field, token)
         self.counts: dict[str, int] = {}
-        self.keys: list[str | None] = []  #: of the records with values in the answer
-        self.opened: dict[int, None] = {}  #: the records that were looked at
-        #: objects that are not known by their ids, one or more: with the records of their tokens
-        self.others: list[tuple[AnswerObject, OpenRow | None]] = []
-        self.untold: set[str] = set()  #: fields whose tokens an id would tell that is not there
 
-    async def written(self, rows: ListRows) -> tuple[bytes, int] | None:
-        """The body with values in place of tokens, and how many objects it has; ``None`` where it
-        has to be restored as any.
-        """
-        parts, objects = [rows.before], 0
-        while not rows.ended:
-            pieces = list[bytes]()
-            runs = await self._read(rows, pieces)
-            if runs is None or not await self._restore(pieces, runs):
-                return None
-            objects += sum([len(run.texts) for _, run in runs])
-            parts.append(b"".join(pieces))
-        parts.append(rows.after)
-        return b"".join(parts), objects
-
-    async def _read(self, rows: ListRows, pieces: list[bytes]) -> list[tuple[_Cut, PageRun]] | None:
+    async def _read(
+        self, rows: ListRows, pieces: list[bytes]
+    ) -> list[tuple[ObjectCut, PageRun]] | None:
         """The next objects, whose rows are read at one time; ``None`` as ``ListRows.page``."""
-        runs, objects, size = list[tuple[_Cut, PageRun]](), 0, 0
+        runs, objects, size = list[tuple[ObjectCut, PageRun]](), 0, 0
         while not rows.ended and objects < _LOOKED_UP and size < _LOOKED_UP_ROOM:
             page = rows.page(REVEAL_SLICE, _ROOM)
             if page is None:
@@ -160,35 +181,14 @@ class _List:
                 await give_way()
         return runs
 
-    async def _restore(self, pieces: list[bytes], runs: Sequence[tuple[_Cut, PageRun]]) -> bool:
-        """Put the values of objects that are looked up together into their pieces; whether that
-        could be done.
-        """
-        records = await open_page(self._collection, [run for _, run in runs])
-        at = 0
-        for cut, run in runs:
-            some = records[at : at + len(run.texts)]
-            try:
-                self._write(pieces, cut, run, some)
-            except UnicodeEncodeError:
-                return False
-            at += len(some)
-            if busy():
-                await give_way()
-        if None in records:
-            return await self._others(pieces, runs, records)
-        self.keys += [one.key for one in records if one is not None]
-        self.opened.update(dict.fromkeys([one.rid for one in records if one is not None]))
-        return True
-
     def _run(
         self, pieces: list[bytes], shape: RowShape, size: int, start: int
-    ) -> tuple[_Cut, PageRun]:
+    ) -> tuple[ObjectCut, PageRun]:
         """Objects of one shape that follow each other from a piece on."""
         names, ident = self._plan.fields, self._plan.id_leaf
         chosen = [index for index, leaf in enumerate(shape.leaves) if leaf != ident]
         places = tuple([2 * index + 1 for index in chosen])
-        cut = _Cut(start, 2 * len(shape.leaves) + 1, places)
+        cut = ObjectCut(start, 2 * len(shape.leaves) + 1, places)
         columns = [_texts(pieces[cut.column(at, size)]) for at in places]
         ids: Sequence[str | None] = [None] * size
         if ident in shape.leaves:
@@ -213,30 +213,84 @@ class _List:
         return [id_in_text(template, text) if text else None for text in texts]
 
     def _write(
-        self,
-        pieces: list[bytes],
-        cut: _Cut,
-        run: PageRun,
-        records: Sequence[PageRecord | None],
+        self, pieces: list[bytes], cut: ObjectCut, run: PageRun, columns: Sequence[Sequence[str]]
     ) -> None:
-        """Put the values of these records into the places of their objects."""
-        counts, size = self.counts, len(records)
-        nothing = [""] * len(run.fields)
-        rows = [one.texts if one is not None else nothing for one in records]
-        for number, texts in enumerate(zip(*rows, strict=True)):
-            at, name = cut.places[number], run.fields[number]
+        """Put values into the places of objects, where there are any; foreign texts stay."""
+        counts = self.counts
+        for number, texts in enumerate(columns):
+            at, name, size = cut.places[number], run.fields[number], len(texts)
             if restored := size - texts.count(""):
                 counts[name] = counts.get(name, 0) + restored
             column = cut.column(at, size)
             written = [text.encode() for text in texts] if run.bare[number] else _written(texts)
-            if restored < size:  # foreign texts stay
+            if restored < size:
                 written = [new or old for new, old in zip(written, pieces[column], strict=True)]
             pieces[column] = written
+
+
+class _List(ListPieces):
+    """One list on its way, and what its answer shows."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        plan: BodyPlan,
+        began: int,
+        sought: Mapping[tuple[str, str], Value],
+    ) -> None:
+        self._plan, self.counts = plan, {}  # as of any, in one call less
+        self._collection = collection
+        self._began = began
+        self._sought = sought  #: search values of the request, by (field, token)
+        self.keys: list[str | None] = []  #: of the records with values in the answer
+        self.opened: dict[int, None] = {}  #: the records that were looked at
+        #: objects that are not known by their ids, one or more: with the records of their tokens
+        self.others: list[tuple[AnswerObject, OpenRow | None]] = []
+        self.untold: set[str] = set()  #: fields whose tokens an id would tell that is not there
+
+    async def written(self, rows: ListRows) -> tuple[bytes, int] | None:
+        """The body with values in place of tokens, and how many objects it has; ``None`` where it
+        has to be restored as any.
+        """
+        parts, objects = [rows.before], 0
+        while not rows.ended:
+            pieces = list[bytes]()
+            runs = await self._read(rows, pieces)
+            if runs is None or not await self._restore(pieces, runs):
+                return None
+            objects += sum([len(run.texts) for _, run in runs])
+            parts.append(b"".join(pieces))
+        parts.append(rows.after)
+        return b"".join(parts), objects
+
+    async def _restore(
+        self, pieces: list[bytes], runs: Sequence[tuple[ObjectCut, PageRun]]
+    ) -> bool:
+        """Put the values of objects that are looked up together into their pieces; whether that
+        could be done.
+        """
+        records = await open_page(self._collection, [run for _, run in runs])
+        at = 0
+        for cut, run in runs:
+            some = records[at : at + len(run.texts)]
+            rows = [one.texts if one is not None else [""] * len(run.fields) for one in some]
+            try:
+                self._write(pieces, cut, run, list(zip(*rows, strict=True)))
+            except UnicodeEncodeError:
+                return False
+            at += len(some)
+            if busy():
+                await give_way()
+        if None in records:
+            return await self._others(pieces, runs, records)
+        self.keys += [one.key for one in records if one is not None]
+        self.opened.update(dict.fromkeys([one.rid for one in records if one is not None]))
+        return True
 
     async def _others(
         self,
         pieces: list[bytes],
-        runs: Sequence[tuple[_Cut, PageRun]],
+        runs: Sequence[tuple[ObjectCut, PageRun]],
         records: Sequence[PageRecord | None],
     ) -> bool:
         """Restore the objects that do not show their record as it is; whether it could be done."""
@@ -305,7 +359,7 @@ def _written(texts: Sequence[str]) -> list[bytes]:
 
 def _spots(
     pieces: Sequence[bytes],
-    runs: Sequence[tuple[_Cut, PageRun]],
+    runs: Sequence[tuple[ObjectCut, PageRun]],
     records: Sequence[PageRecord | None],
 ) -> dict[int, list[_Spot]]:
     """The places that hold anything of each object without a record."""

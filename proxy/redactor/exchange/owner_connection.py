@@ -9,6 +9,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.bodies.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
+from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.owner_ordinary import SENT, Begun, GeneralWay, KeepJob, OrdinaryJob
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
@@ -43,7 +44,6 @@ from proxy.redactor.exchange.wire import (
 )
 from proxy.redactor.message import header
 from proxy.telemetry import logs
-from proxy.telemetry.logs import REQUEST_ID
 
 _log = logs.logger("web")
 
@@ -62,9 +62,7 @@ class OwnerPort(Protocol):
         """Return the exchange of a request. Raises ``VaultError`` (VAULT_DOWN)."""
 
     def begin(self, way: GeneralWay, job: Redact | Reveal | Keep) -> Begun | None:
-        """Begin in few steps. ``None``: a ``Redact`` is not ordinary, and nothing was done; the
-        refusal of another was said.
-        """
+        """Begin in few steps; ``None`` as of ``VaultOwner.begin``."""
 
     async def readdress(self, way: GeneralWay, job: Readdress) -> None:
         """Say the fields with tokens in place of the values in addresses and cookies."""
@@ -98,8 +96,8 @@ class FrontConnection:
     @property
     def waited_for(self) -> bool:
         """Whether something is under way, or may still begin."""
-        open_ = self.connection.open and not self.left
-        return open_ or bool(self._exchanges or self._working or self._ordinary)
+        under_way = self._exchanges or self._working or self._ordinary
+        return bool(under_way) or (self.connection.open and not self.left)
 
     def _receive(self, frame: bytes) -> None:
         # nearly all that a busy vault hears is one of two: few calls for each
@@ -164,17 +162,15 @@ class FrontConnection:
         elif (begun := self._owner.begin(self, job)) is not None:
             ordinary[number] = begun
             if type(job) is Redact and job.answer is not None and isinstance(begun, OrdinaryJob):
-                begun.came(CameBack(number, job.answer))
+                begun.came(CameBack(number, job.answer, job.rows))
         elif isinstance(job, Redact):
             self.begin_again(job)
 
     def _sent(self, number: int) -> OrdinaryJob | None:
-        """Return an ordinary exchange whose answer is waited for."""
         job = self._ordinary.get(number)
         return job if isinstance(job, OrdinaryJob) and job.phase == SENT else None
 
     def _resume(self, question: Resume) -> None:
-        """Go on with what was kept the general way."""
         if not isinstance(job := self._sent(question.n), KeepJob):
             self._refuse()
             return
@@ -182,7 +178,6 @@ class FrontConnection:
         self._exchanges[question.n] = job.resumed(question.request)
 
     def _go_general(self, number: int) -> None:
-        """Let one whose answer is waited for go on the general way: no whole one comes."""
         if (job := self._sent(number)) is not None:
             self._exchanges[number] = job.general()
 
@@ -193,7 +188,7 @@ class FrontConnection:
         self._work(self._redact(job), job.ident, job.n)
 
     def over(self, number: int) -> None:
-        """Nothing more comes of an ordinary exchange."""
+        """See ``GeneralWay``."""
         self._ordinary.pop(number, None)
 
     def restore(self, exchange: AnyExchange, came: CameBack) -> None:
@@ -206,7 +201,6 @@ class FrontConnection:
         self._work(exchange.failed(sent), ident)
 
     def _take_on(self, question: CameBack | Settle | Open | Part | Close) -> None:
-        """Go on with an exchange that was begun."""
         number = question.exchange if isinstance(question, Part) else question.n
         if not isinstance(self._ordinary.get(number), KeepJob):  # its front says what it was
             self._go_general(number)
@@ -235,13 +229,12 @@ class FrontConnection:
         self.connection.close()
 
     def _work_on(self, work: Coroutine[Any, Any, None], number: int) -> None:
-        """Bring an exchange to its end."""
         self._work(work, self._idents.pop(number, ""))
 
     def _work(
         self, work: Coroutine[Any, Any, None], ident: str = "", redacting: int | None = None
     ) -> None:
-        REQUEST_ID.set(ident)  # of the task, which copies it
+        logs.REQUEST_ID.set(ident)  # of the task, which copies it
         task = asyncio.create_task(work)
         if redacting is not None:
             self._redacting[redacting] = task
@@ -269,7 +262,7 @@ class FrontConnection:
             del self._redacting[job.n]
         self._exchanges[job.n] = exchange
         if job.answer is not None:
-            await self._restore(CameBack(job.n, job.answer))
+            await self._restore(CameBack(job.n, job.answer, job.rows))
             return
         self.say(Redacted(job.n, None, request, exchange.timing.stage))
 
@@ -279,6 +272,9 @@ class FrontConnection:
             await self._settled(Settle(job.n, answer.status, answer.headers), exchange)
             return
         try:
+            if job.rows:
+                await self._restore_rows(job, exchange)
+                return
             restored = await exchange.restore_response(answer)
         except Exception as error:
             self.say(_ended(job.n, exchange, fault=Fault.of(error)))
@@ -290,6 +286,15 @@ class FrontConnection:
             ended.answer = restored
         if header(answer.headers, b"etag") is not None:
             ended.mark = exchange.mark()
+        self.say(ended)
+
+    async def _restore_rows(self, job: CameBack, exchange: AnyExchange) -> None:
+        values, ended = None, _ended(job.n, exchange)
+        if isinstance(exchange, ListExchange):
+            values = await exchange.reveal_rows(job.answer.status, job.rows)
+        if values is None:
+            self._exchanges[job.n], ended.unsettled = exchange, True
+        ended.values = values or b""
         self.say(ended)
 
     async def _settled(self, job: Settle, taken: AnyExchange | None = None) -> None:
@@ -320,7 +325,6 @@ class FrontConnection:
         self.say(_ended(number, exchange, fault=fault))
 
     def _taken(self, number: int) -> AnyExchange:
-        """An exchange that comes to its end; one may be as it would with an answer in parts."""
         exchange = self._exchanges.pop(number, None)
         return self.streams.pop(number)[0] if exchange is None else exchange
 
@@ -375,7 +379,6 @@ class FrontConnection:
             self._work_on(self._taken(answer.n).failed(False), answer.n)
 
     def _lost(self) -> None:
-        """The front is gone: what became of its requests nobody knows."""
         self._forget(self)
         for task in self._redacting.values():
             task.cancel()  # nobody sends it on

@@ -16,7 +16,7 @@ from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.message import RawHeaders, Request, Response
 
 #: Version of what is said here.
-PROTOCOL: Final = 8
+PROTOCOL: Final = 9
 #: Bytes of the longest frame beside the longest body in it: fields, marks, messages that travel
 #: together; and of one before the greeting.
 ROOM: Final = 2**22
@@ -82,6 +82,7 @@ class Redact(_Message):
     ident: str = ""  #: of the request, for lines of logs
     answer: Response | None = None
     began: int = 0  #: when it was, by the clock of both, where the answer is here
+    rows: bytes = b""  #: of that answer, as of ``CameBack``
 
 
 class Reveal(_Message):
@@ -165,10 +166,11 @@ class Redacted(_Message):
 
 
 class CameBack(_Message):
-    """The answer of the application, whole."""
+    """The answer of the application, whole; of a list, its rows in place of its body."""
 
     n: int
     answer: Response
+    rows: bytes = b""  #: as ``list_answers.CutList`` tells them
 
 
 class Settle(_Message):
@@ -249,7 +251,9 @@ class Ended(_Message):
     settle: float = 0.0
     carried: Sequence[CarriedRequest] = ()
     body: bytes = b""  #: restored; empty: as it came
-    unsettled: bool = False  #: of what was kept: nothing was done, it goes on the general way
+    #: of what was kept, or came in rows: nothing was done, it goes on the general way
+    unsettled: bool = False
+    values: bytes = b""  #: of the rows of a list; empty: it passes as it came
 
     def of(self, came: Response) -> Response:
         """Return the restored answer, given the one of the application."""
