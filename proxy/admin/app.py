@@ -9,7 +9,8 @@ The console is a page in the browser, and the interface that it asks, under ``/a
 the active rules and their coverage, and proposes a rule for a path that none names. It checks,
 tests, explains and compares drafts of rule files, as ``domicile rules`` does, and changes nothing.
 A draft may come from anybody on this machine, so its references are not read, and one draft is
-worked on at a time, in a thread.
+worked on at a time, in a thread. What answers a question is imported with the first one: most
+instances are never asked.
 """
 
 import asyncio
@@ -35,10 +36,6 @@ from proxy.redactor.load.rule_keys import rule_schema
 from proxy.redactor.load.sources import SUFFIXES
 from proxy.redactor.rules import RuleSet
 from proxy.redactor.tools import explain
-from proxy.redactor.tools.difference import differences
-from proxy.redactor.tools.proposal import propose
-from proxy.redactor.tools.rule_data import changes_data, results_data, rules_data
-from proxy.redactor.tools.watched import WatchedPath, learn_watched
 from proxy.telemetry.metrics import CONTENT_TYPE
 from proxy.telemetry.reloads import Reload
 
@@ -78,6 +75,8 @@ class Console:
 
     async def show(self, _: DraftRequest) -> dict[str, Any]:
         """Return the active rules, and the texts of their files."""
+        from proxy.redactor.tools.rule_data import rules_data
+
         rules = self.rules()
         return {
             **rules_data(rules),
@@ -94,6 +93,9 @@ class Console:
 
     async def proposed(self, question: DraftRequest) -> dict[str, Any]:
         """Propose rules for a path of the coverage that no rule names, as ``rules learn`` does."""
+        from proxy.redactor.tools.proposal import propose
+        from proxy.redactor.tools.watched import WatchedPath, learn_watched
+
         report = self.coverage()
         paths = [
             WatchedPath(one.method, one.path, one.count, one.members, list(one.kinds))
@@ -109,10 +111,14 @@ class Console:
 
     async def check(self, question: DraftRequest) -> dict[str, Any]:
         """The draft, or every fault of it by file, line and column."""
+        from proxy.redactor.tools.rule_data import rules_data
+
         return rules_data(await self._draft(question))
 
     async def test(self, question: DraftRequest) -> dict[str, Any]:
         """The tests that stand in the files of the draft."""
+        from proxy.redactor.tools.rule_data import results_data
+
         draft = await self._draft(question)
         return results_data(await self._work(partial(self.run_tests, draft)))
 
@@ -125,6 +131,9 @@ class Console:
 
     async def compared(self, question: DraftRequest) -> dict[str, Any]:
         """Report the changes that the draft makes to each value, against the files on disk."""
+        from proxy.redactor.tools.difference import differences
+        from proxy.redactor.tools.rule_data import changes_data
+
         draft = await self._draft(question)
         on_disk = await self._work(partial(load_draft, self.folder, {}))
         return changes_data(await self._work(partial(differences, on_disk, draft)))

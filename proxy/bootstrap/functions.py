@@ -4,8 +4,8 @@ import asyncio
 import os
 import pwd
 import re
+import sys
 from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from proxy.api.wire import api_status
@@ -120,6 +120,10 @@ def installed() -> Mapping[str, str]:
     """
     targets: dict[str, str] = {}
     faults: list[Detail] = []
+    if not _may_be_declared():
+        return targets
+    from importlib.metadata import entry_points
+
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP)):
         package = point.dist.name if point.dist is not None else "a package without a name"
         source = f"{package}: {point.name} = {point.value}"
@@ -141,3 +145,19 @@ def installed() -> Mapping[str, str]:
             Code.BAD_SETTINGS, "Functions that are installed cannot be used.", tuple(faults)
         )
     return targets
+
+
+def _may_be_declared() -> bool:
+    """Whether a package on the path may declare functions. To ask each for its entry points, and to
+    import what does, takes a start 30 ms; hardly any has such a package.
+    """
+    group = ENTRY_POINT_GROUP.encode()
+    folders = {Path(name) for name in sys.path}
+    if any(folder.is_file() for folder in folders):
+        return True  # an archive, which only ``importlib`` reads
+    files = [file for folder in folders for file in folder.glob("*-info/entry_points.txt")]
+    eggs = [folder / "EGG-INFO/entry_points.txt" for folder in folders]
+    try:
+        return any(group in file.read_bytes() for file in (*files, *eggs) if file.is_file())
+    except OSError:
+        return True

@@ -22,7 +22,6 @@ from proxy.gateway.metrics import MeteredAccessLog
 from proxy.model.schema import records_schema
 from proxy.net.coverage import Coverage
 from proxy.net.coverage_report import CoverageReport, UnruledPath, joined_reports
-from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
 from proxy.redactor.load import load_files, load_rule_set, no_rules
 from proxy.redactor.load.rule_tests import Case, parse_case
@@ -253,13 +252,17 @@ def open_console(
 
 
 async def try_rules(
-    rules: RuleSet, run: Callable[[Runtime, Case], Awaitable[list[str]]] = run_case
+    rules: RuleSet, run: Callable[[Runtime, Case], Awaitable[list[str]]] | None = None
 ) -> dict[str, list[str]]:
     """Run the rule files' own tests, each on a fresh temporary vault: test name and failures.
 
     A short forbidden text may occur in a random token by chance. So a failed test is repeated with
     other keys, and only permanent failures are reported.
     """
+    if run is None:
+        from proxy.redactor.exchange.rule_test_runner import run_case
+
+        run = run_case
     results: dict[str, list[str]] = {}
     for test in rules.tests:
         case = parse_case(test)

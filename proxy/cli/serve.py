@@ -173,6 +173,7 @@ async def _serve(
     settings: Settings, overrides: "Overrides", stop: "asyncio.Future[None]", gone: "asyncio.Event"
 ) -> int:
     import asyncio
+    import gc
     import signal
 
     from proxy.bootstrap.instance import serving
@@ -193,6 +194,7 @@ async def _serve(
 
     # a start may wait for long, for a database or for another instance
     stop.add_done_callback(give_up)
+    gc.freeze()  # what was imported stays: the collection at the end of the start can do without it
     async with serving(settings, overrides) as started:
         stop.remove_done_callback(give_up)
         announce(started.rules.runtime.rules, sys.stderr)

@@ -356,7 +356,7 @@ def _folded(text: str) -> str:
 #: One step of a path, spelled as in RFC 9535, 2.3: a plain name, a quoted one, or the number of an
 #: element.
 _STEP = re.compile(
-    r"""\.([A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*)"""
+    r"""\.((?:[A-Za-z_]|[^\x00-\x7f])(?:[A-Za-z0-9_]|[^\x00-\x7f])*)"""
     r"""|\['((?:[^'\\\x00-\x1f]|\\['\\/])*)'\]"""
     r"""|\["((?:[^"\\\x00-\x1f]|\\["\\/])*)"\]"""
     r"""|\[(0|[1-9][0-9]{0,15})\]"""

@@ -14,10 +14,15 @@ from proxy.clock import Clock, system_clock
 from proxy.net.coverage_report import CoverageReport, RuledUses, Unruled, UnruledPath
 from proxy.redactor import content_coding as coded
 from proxy.redactor.bodies.envelopes import CarriedRequest
-from proxy.redactor.coverage import PathShapes, may_name, suspected
+from proxy.redactor.coverage import (
+    PathShapes,
+    WatchedMember,
+    joined_members,
+    may_name,
+    suspected,
+)
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
-from proxy.redactor.tools.watched import Observation, WatchedMember, joined_members, watched_members
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 
@@ -341,6 +346,9 @@ def media_type(value: bytes | None) -> str:
 
 def _members(sample: Sample, status: int, leads: str) -> list[WatchedMember]:
     """The members of an exchange that are suspected to hold something of a person."""
+    # where rules name everything, nothing is ever looked at: a start does without it
+    from proxy.redactor.tools.watched import Observation, watched_members
+
     query = sample.target.partition(b"?")[2].decode("utf-8", "replace")
     answer = coded.beginning(bytes(sample.answer), sample.coding, _SAMPLE).decode(
         "utf-8", "replace"

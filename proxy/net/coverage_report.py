@@ -14,10 +14,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from proxy.clock import Clock
-from proxy.redactor.coverage import may_name
+from proxy.redactor.coverage import WatchedMember, joined_members, may_name
 from proxy.redactor.rules import Operation, Rule, RuleSet
 from proxy.redactor.tools.explain import EffectiveRule, as_data, find_operation, passed_places
-from proxy.redactor.tools.watched import WatchedMember, joined_members
 from proxy.telemetry.metrics import MetricCell, Metrics
 
 _REQUESTS = "domicile_requests_total"

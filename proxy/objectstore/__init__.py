@@ -13,13 +13,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from proxy.errors import Code, VaultError
 from proxy.objectstore.base import SHARDS, NoObject, ObjectStore, OpenObject
 from proxy.objectstore.files import open_folder
-from proxy.objectstore.s3 import open_bucket
+
+
+async def _open_bucket(location: str, own: bool, shared: bool) -> ObjectStore:
+    from proxy.objectstore.s3 import open_bucket  # most keep theirs in a folder
+
+    return await open_bucket(location, own, shared)
+
 
 #: Openers by scheme of the setting ``files``. Arguments: the text after ``scheme://``, whether this
 #: process owns the store, and whether others own it, too.
 BACKENDS: dict[str, Callable[[str, bool, bool], Awaitable[ObjectStore]]] = {
     "file": open_folder,
-    "s3": open_bucket,
+    "s3": _open_bucket,
 }
 
 #: Shards that are copied at the same moment, and bytes of a piece of an object.

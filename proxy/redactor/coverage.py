@@ -7,10 +7,13 @@ Kinds are found on word borders, with checksums where a kind has one.
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import unquote_plus
+
+import msgspec
 
 from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, parse_template
@@ -275,3 +278,34 @@ def _iban_holds(text: str) -> bool:
         15 <= len(compact) <= 34
         and int("".join(str(int(sign, 36)) for sign in compact[4:] + compact[:4])) % 97 == 1
     )
+
+
+#: Members of one request and its answers that are kept.
+MOST_MEMBERS: Final = 200
+
+
+class WatchedMember(msgspec.Struct, frozen=True, order=True):
+    """A member that was suspected to be of a kind, and how often.
+
+    ``part``: ``request``, ``response``, ``form`` or ``query``. Of the whole message tell ``files``;
+    ``answer``, whose kind is ``html`` or ``csv``; ``column`` of such a file; ``sentences``, where
+    texts of several words are in it of which nothing is known; ``codes``, where codes in capitals
+    stand in place of values; and ``redirect``, with the shape of
+    the path that it leads to as member, and the status as kind.
+    """
+
+    part: str
+    owner: tuple[str, ...]  #: way to the object; ``[*]`` is each element of an array
+    member: tuple[str, ...]  #: way from there; empty with the kind ``id``: the object has one
+    kind: str
+    count: int
+
+
+def joined_members(
+    one: Iterable[WatchedMember], other: Iterable[WatchedMember]
+) -> list[WatchedMember]:
+    """Add up the members that several exchanges, or processes, have told of one shape."""
+    counts = Counter[tuple[str, tuple[str, ...], tuple[str, ...], str]]()
+    for each in (*one, *other):
+        counts[each.part, each.owner, each.member, each.kind] += each.count
+    return [WatchedMember(*key, count) for key, count in sorted(counts.items())][:MOST_MEMBERS]

@@ -10,12 +10,12 @@ library.
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-
-from jsonpath_ng import jsonpath as syntax
-from jsonpath_ng.exceptions import JSONPathError
-from jsonpath_ng.parser import parse as parse_text
+from typing import TYPE_CHECKING
 
 from proxy.model.schema import Path, PathStep
+
+if TYPE_CHECKING:
+    from jsonpath_ng.jsonpath import JSONPath
 
 #: Numbers of elements end where every JSON implementation still counts exactly (RFC 9535, 2.1).
 LARGEST_INDEX = 2**53 - 1
@@ -54,6 +54,10 @@ def parse_jsonpath(text: str) -> Path:
     if len(text) > LONGEST_SELECTOR:
         raise ValueError(f"a selector has at most {LONGEST_SELECTOR} characters")
     _check(text)
+    # rules that name their members by words alone need no parser, and a start does without it
+    from jsonpath_ng.exceptions import JSONPathError
+    from jsonpath_ng.parser import parse as parse_text
+
     rooted = "$" + text[1:] if text[0] in "$@" else text
     try:
         tree = parse_text(rooted)
@@ -90,10 +94,10 @@ def _hint(text: str) -> str:
     return ""
 
 
-def _steps(
-    tree: syntax.JSONPath, text: str, wildcards: Iterator[str]
-) -> Iterator[str | int | PathStep]:
+def _steps(tree: "JSONPath", text: str, wildcards: Iterator[str]) -> Iterator[str | int | PathStep]:
     """The steps of a syntax tree, left to right; ``wildcards`` tells how each ``*`` was spelled."""
+    from jsonpath_ng import jsonpath as syntax
+
     if isinstance(tree, syntax.Root):
         return
     if isinstance(tree, syntax.Child | syntax.Descendants):

@@ -20,14 +20,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import proxy.clock
 from proxy.api.app import vault_app
 from proxy.bootstrap import keys
-from proxy.bootstrap.functions import ENTRY_POINT_GROUP
 from proxy.errors import Code, VaultError
 from proxy.redactor.load.loader import load_rule_set
 from proxy.storage.sqlite.writer import SqliteWriter, WriterLimits
@@ -420,8 +418,6 @@ def main(descriptor: int) -> None:
         *{place.partition(":")[0] for p in STEPS.values() for place in p},
     ):
         importlib.import_module(name)
-    found = entry_points(group=ENTRY_POINT_GROUP)
-    _set("proxy.bootstrap.functions:entry_points", lambda group: found)
     vault_app(services())  # compiles the patterns of addresses
     with tempfile.TemporaryDirectory() as folder:  # patterns and selectors are compiled once
         Path(folder, "rules.yaml").write_text(rules("http://127.0.0.1:9"))

@@ -1,19 +1,22 @@
 """A request whose body tells which of several operations it is for."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.envelope import EnvelopeExchange
-from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.exchange.parts_exchange import PartsExchange
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.forks import Fork
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Operation, PassRule
 
-_Exchange = RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange
+if TYPE_CHECKING:  # imported where a rule is of GraphQL
+    from proxy.redactor.exchange.graph_exchange import GraphExchange
+
+_Exchange: TypeAlias = "RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange"
 
 
 class ForkExchange:
@@ -79,4 +82,6 @@ class ForkExchange:
 
 
 #: What carries a matched request.
-AnyExchange = RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange | ForkExchange
+AnyExchange: TypeAlias = (
+    "RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange | ForkExchange"
+)

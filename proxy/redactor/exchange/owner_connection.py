@@ -297,7 +297,7 @@ class FrontConnection:
         ended.values = values or b""
         self.say(ended)
 
-    async def _settled(self, job: Settle, taken: AnyExchange | None = None) -> None:
+    async def _settled(self, job: Settle, taken: "AnyExchange | None" = None) -> None:
         exchange, fault, unread = taken or self._taken(job.n), None, None
         try:
             await exchange.settled(job.status, job.headers)

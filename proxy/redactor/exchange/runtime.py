@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
@@ -12,7 +13,6 @@ from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.carriers import special_exchange
 from proxy.redactor.exchange.envelope import EnvelopeExchange
 from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
-from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens, cookie_token
 from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.matcher import (
@@ -32,15 +32,17 @@ from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
-from proxy.redactor.graphql.requests import GraphReader
 from proxy.redactor.message import RawHeaders, Request
-from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, RuleSet
+from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, Operation, PassRule, RuleSet
 from proxy.redactor.views import View
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection, TableSpec
 from proxy.vault.proxied import Hosted
 from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault
+
+if TYPE_CHECKING:  # imported where a rule is of GraphQL
+    from proxy.redactor.exchange.graph_exchange import GraphExchange
 
 
 async def swapped(joined: BoundOperation, target: bytes) -> bytes:
@@ -182,13 +184,15 @@ class Runtime(Matcher):
 
     def _exchange(
         self, match: Match, view: View | None
-    ) -> RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange:
+    ) -> "RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange":
         if match.operation.parts:
             matches = [Match(one, match.params, self) for one in match.operation.parts]
             return PartsExchange(matches, self.joined, lambda one: self._rule_exchange(one, view))
         if match.operation.envelope is not None:
             return EnvelopeExchange(match.operation, self, view)
         if match.operation.graph:
+            from proxy.redactor.exchange.graph_exchange import GraphExchange
+
             return GraphExchange(self.graphs[id(match.operation)], self.joined, view, self.vault)
         return self._rule_exchange(match, view)
 
@@ -306,12 +310,14 @@ def _joined(
     for operation in rules.operations:
         if operation.parts:
             join_parts(metrics, [joined[id(part)] for part in operation.parts])
-    graphs = {
-        id(one): UnnamedArguments(metrics, one, GraphReader(one))
-        for one in rules.operations
-        if one.graph
-    }
+    graphs = {id(one): _arguments(metrics, one) for one in rules.operations if one.graph}
     return Runtime(*matcher_parts(rules), vault, joined, graphs, collections)
+
+
+def _arguments(metrics: Metrics, operation: Operation) -> UnnamedArguments:
+    from proxy.redactor.graphql.requests import GraphReader
+
+    return UnnamedArguments(metrics, operation, GraphReader(operation))
 
 
 async def _collections(

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from math import inf
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_plus
 
 import msgspec
@@ -36,7 +36,6 @@ from proxy.redactor.exchange.unnamed_members import (
     suspected_members,
 )
 from proxy.redactor.form import pattern_matches
-from proxy.redactor.graphql.requests import GraphReader
 from proxy.redactor.message import Media, Request, classify, is_patch
 from proxy.redactor.named_places import Selector, named_places
 from proxy.redactor.path_template import SegmentKind, parse_template
@@ -46,6 +45,9 @@ from proxy.redactor.search.sought import unruled_order
 from proxy.redactor.search_rules import Parameter
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
+
+if TYPE_CHECKING:  # imported where a rule is of GraphQL
+    from proxy.redactor.graphql.requests import GraphReader
 
 _log = logs.logger("rules")
 
@@ -363,7 +365,7 @@ class UnnamedArguments(UnnamedParameters):
     _part = "argument"
     _root = ""
 
-    def __init__(self, metrics: Metrics, operation: Operation, reader: GraphReader) -> None:
+    def __init__(self, metrics: Metrics, operation: Operation, reader: "GraphReader") -> None:
         super().__init__(metrics, operation, *[one.operation for one in operation.graph])
         self.reader = reader
         self.due = 0

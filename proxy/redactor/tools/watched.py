@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.coverage import SUSPECTED
+from proxy.redactor.coverage import MOST_MEMBERS, SUSPECTED, WatchedMember, joined_members
 from proxy.redactor.tools.learning import learn_answer, learn_body, nobodys_shape, note_texts
 from proxy.redactor.tools.lessons import (
     CODES,
@@ -25,8 +25,6 @@ from proxy.redactor.tools.lessons import (
 )
 from proxy.tokenization.normalize import FIELD_KINDS
 
-#: Members of one request and its answers that are kept.
-_MOST: Final = 200
 #: How a member is kept that says that an object has an id.
 _ID: Final = "id"
 _FORM_BODY: Final = re.compile(r"[\w.%+\[\]-]{1,200}=")
@@ -38,23 +36,6 @@ _OF_KINDS: Final = ("form", "query", "request", "response")
 _TOKEN: Final = re.compile(r"[A-Z-]{1,20}/[!-~]{0,2000}")
 _UPSTREAM: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]{1,300}")
 _ENDPOINT: Final = re.compile(r"\w[\w-]{0,62}", re.ASCII)
-
-
-class WatchedMember(msgspec.Struct, frozen=True, order=True):
-    """A member that was suspected to be of a kind, and how often.
-
-    ``part``: ``request``, ``response``, ``form`` or ``query``. Of the whole message tell ``files``;
-    ``answer``, whose kind is ``html`` or ``csv``; ``column`` of such a file; ``sentences``, where
-    texts of several words are in it of which nothing is known; ``codes``, where codes in capitals
-    stand in place of values; and ``redirect``, with the shape of
-    the path that it leads to as member, and the status as kind.
-    """
-
-    part: str
-    owner: tuple[str, ...]  #: way to the object; ``[*]`` is each element of an array
-    member: tuple[str, ...]  #: way from there; empty with the kind ``id``: the object has one
-    kind: str
-    count: int
 
 
 class WatchedPath(msgspec.Struct, frozen=True):
@@ -107,7 +88,7 @@ def watched_members(one: Observation) -> list[WatchedMember]:
         learn_answer(lessons, traffic, {"content": content})
     if one.leads:
         traffic.redirects[one.status] = one.leads
-    return sorted(_members(traffic))[:_MOST]
+    return sorted(_members(traffic))[:MOST_MEMBERS]
 
 
 def _members(traffic: RequestTraffic) -> Iterator[WatchedMember]:
@@ -130,16 +111,6 @@ def _members(traffic: RequestTraffic) -> Iterator[WatchedMember]:
     whole = [("files", traffic.files), ("sentences", traffic.sentences)]
     whole.append(("codes", bool(traffic.questions)))
     yield from (WatchedMember(part, (), (), "", 1) for part, met in whole if met)
-
-
-def joined_members(
-    one: Iterable[WatchedMember], other: Iterable[WatchedMember]
-) -> list[WatchedMember]:
-    """Add up the members that several exchanges, or processes, have told of one shape."""
-    counts = Counter[tuple[str, tuple[str, ...], tuple[str, ...], str]]()
-    for each in (*one, *other):
-        counts[each.part, each.owner, each.member, each.kind] += each.count
-    return [WatchedMember(*key, count) for key, count in sorted(counts.items())][:_MOST]
 
 
 def _traffic(members: Iterable[WatchedMember]) -> RequestTraffic:

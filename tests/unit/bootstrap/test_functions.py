@@ -1,4 +1,5 @@
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,13 @@ def test_what_packages_declare_is_found(tmp_path, monkeypatch):
         sys, "path", [str(install(tmp_path, {"b": "mod:b", "a": "pack.mod:Class.a"})), *sys.path]
     )
     assert list(installed().items()) == [("a", "pack.mod:Class.a"), ("b", "mod:b")]
+
+
+def test_what_an_archive_on_the_path_declares_is_found(tmp_path, monkeypatch):
+    folder = install(tmp_path / "there", {"a": "mod:a"})
+    archive = shutil.make_archive(str(tmp_path / "packages"), "zip", folder)
+    monkeypatch.setattr(sys, "path", [archive, *sys.path])
+    assert dict(installed()) == {"a": "mod:a"}
 
 
 def test_nothing_is_loaded_by_looking(tmp_path, monkeypatch):

@@ -349,7 +349,9 @@ async def test_a_part_of_the_upkeep_that_fails_is_told_of_once_and_takes_nothing
 ON_DEMAND = (
     "redis", "throttled", "maxminddb", "jwt", "phonenumbers", "prometheus_client", "tqdm",
     "cryptography.x509", "proxy.edge.geoip", "proxy.edge.shared_limits", "proxy.functions.worker",
-    "proxy.demo", "wsgiref", "multiprocessing",
+    "proxy.demo", "wsgiref", "multiprocessing", "jsonpath_ng", "importlib.metadata", "proxy.objectstore.s3",
+    "proxy.redactor.graphql", "proxy.redactor.exchange.rule_test_runner", "proxy.redactor.tools.watched",
+    "proxy.redactor.tools.proposal", "proxy.redactor.tools.difference",
 )  # fmt: skip
 
 

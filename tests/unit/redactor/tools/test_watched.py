@@ -5,13 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.coverage import WatchedMember, joined_members
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.proposal import propose, propose_from
 from proxy.redactor.tools.watched import (
     Observation,
-    WatchedMember,
     WatchedPath,
-    joined_members,
     learn_watched,
     watched_members,
     whole_json,
