@@ -18,18 +18,10 @@ from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
 from proxy.redactor.named_places import spared_paths
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
-from proxy.redactor.rules import (
-    Absent,
-    BodyPlace,
-    IdPlace,
-    IdSource,
-    Operation,
-    ResponseRule,
-    Stream,
-    Verb,
-)
+from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation, ResponseRule, Stream, Verb
 from proxy.redactor.search_rules import PassPlaces, RedirectSuccess, TextPlace
 from proxy.redactor.select import Selection
+from proxy.redactor.words import Absent
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from proxy.redactor.json.tree import Leaf, TreeSelection
 from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid, classify, is_foreign
 from proxy.redactor.multipart import is_csv, is_multipart
 from proxy.redactor.plan import BodyPlan, OperationPlan, id_in_text, sent_header_ids
-from proxy.redactor.rules import IdPlace, IdSource, Match, Operation, OtherKinds
+from proxy.redactor.rules import IdPlace, IdSource, Match, Operation
+from proxy.redactor.words import OtherKinds
 
 _JSON, _FORM, _OTHER, _NONE = Media.JSON, Media.FORM, Media.OTHER, Media.NONE  # found faster so
 

@@ -22,7 +22,8 @@ from proxy.redactor.search_rules import (
     TextPlace,
 )
 from proxy.redactor.validation import FieldCheck
-from proxy.redactor.views import CallerRule, OwnMask, View
+from proxy.redactor.views import CallerRule, View
+from proxy.redactor.words import RequestWords, ResponseWords
 from proxy.tokenization.base import Shape
 from proxy.tokenization.mask import Mask
 
@@ -42,41 +43,6 @@ class Unmatched(enum.StrEnum):
     REPORT = "report"  #: passed; each shape of a path is reported once, without values, and counted
     PASS = "pass"
     DENY = "deny"
-
-
-class Absent(enum.StrEnum):
-    """A declared field that an update does not carry."""
-
-    KEEP = "keep"
-    ERASE = "erase"
-
-
-class Nulls(enum.StrEnum):
-    """A declared field that is ``null``: erase the value, or keep it and send its token."""
-
-    ERASE = "erase"
-    KEEP = "keep"
-
-
-class Empty(enum.StrEnum):
-    """A declared field that is the empty text: store that, or keep the value and send its token."""
-
-    STORE = "store"
-    KEEP = "keep"
-
-
-class OwnToken(enum.StrEnum):
-    """A value that is already the record's own token: keep its value, or refuse it."""
-
-    KEEP = "keep"
-    REFUSE = "refuse"
-
-
-class OtherKinds(enum.StrEnum):
-    """A body, or a file in a form, that no rule can follow: refuse it, or pass it unchanged."""
-
-    REFUSE = "refuse"
-    PASS = "pass"
 
 
 class Stream(enum.StrEnum):
@@ -185,21 +151,14 @@ class BodyPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestRule:
+class RequestRule(RequestWords):
     """The request side of an operation; ``body`` is ``None`` where the rule names nothing in it."""
 
     body: BodyPlace | None
     #: parameter name (or pattern with ``*``) -> field whose same-value token replaces it
     query: Mapping[str, str]
-    absent: Absent = Absent.KEEP
-    nulls: Nulls = Nulls.ERASE
-    empty: Empty = Empty.STORE
-    own_token: OwnToken = OwnToken.KEEP
-    other_kinds: OtherKinds = OtherKinds.REFUSE
-    files: OtherKinds = OtherKinds.REFUSE  #: parts of a multipart form that are no texts
     search: SearchRule | None = None  #: has all parameters of the query then
     patch: PatchKind | None = None
-    own_mask: OwnMask = OwnMask.KEEP
     passed: PassPlaces = field(default_factory=PassPlaces)
 
     @property
@@ -220,7 +179,7 @@ class Restore(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseRule:
+class ResponseRule(ResponseWords):
     """The answer side of an operation; ``body`` is ``None`` where nothing is restored in it."""
 
     body: BodyPlace | None
@@ -234,14 +193,9 @@ class ResponseRule:
     only: frozenset[str] = frozenset()  #: the fields that a page shows; empty: all
     stream: Stream | None = None  #: each event is a separate body, passed on as it arrives
     columns: Mapping[str, str] = field(default_factory=dict)  #: of an export: column -> field
-    escapes_formulas: bool = False  #: in an export, as spreadsheets compute them
     carriers: frozenset[bytes] = frozenset()  #: header fields, in lower case, that may show values
     carried: tuple[Path, ...] = ()  #: places of addresses in a body of JSON
     cookies: Mapping[str, str] = field(default_factory=dict)  #: cookie -> field of its value
-    scan: bool = False  #: tokens are also restored outside the named places
-    complete: bool = False  #: it lists all records, so what it lacks does not exist
-    lists_created: bool = False  #: of several creates: it shows all records that were created
-    changes_all: bool = False  #: of a change of several records: its success means every one
     in_parts: bool = False  #: restored as it arrives, not as a whole
     special: bool = False  #: more than named objects is restored
 

@@ -26,13 +26,6 @@ class Level(enum.StrEnum):
     TOKEN = "token"
 
 
-class OwnMask(enum.StrEnum):
-    """A value that equals the visible form of the stored one: keep the stored one, or refuse it."""
-
-    KEEP = "keep"
-    REFUSE = "refuse"
-
-
 class CallerSource(enum.StrEnum):
     """Proof of a caller's identity."""
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from proxy import storage, tokenization
 from proxy.cli import commands
 from proxy.cli.command import Command
+from proxy.redactor.words import RequestWords, ResponseWords
 from tests.support.table import table
 from tests.support.tree import PACKAGE, ROOT, nodes, parsed, python_files, relative
 
@@ -142,6 +144,58 @@ def test_the_count_sees_a_name_where_it_stands(tmp_path):
     (tmp_path / "two.py").write_text('"""An opaque word."""\n')
     assert naming("opaque", tmp_path) == naming("sqlite", tmp_path) == ["one.py"]
     assert naming("email", tmp_path) == []
+
+
+#: Keys that are words, with the files of the program that say something of each: the key as the
+#: language has it, its field, its effect, and where it means nothing.
+WORDS = [(kind, one.name) for kind in (RequestWords, ResponseWords) for one in fields(kind)]
+
+
+@table("kind, word", WORDS)
+def test_a_word_of_a_rule_touches_five_files_at_most(kind, word):
+    holder = {RequestWords: "request", ResponseWords: "response"}[kind]
+    files = {*saying(word, {holder, "rule", "answer"})}
+    assert {"load/operation_keys.py", "words.py"} <= files
+    assert len(files) <= 5
+
+
+def saying(word: str, holders: set[str], folder: Path = PACKAGE / "redactor") -> list[str]:
+    """The files that hold a key as a string, as a field, or as an attribute of a rule."""
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.py")
+        if any(_says(node, word, holders) for node in nodes(path))
+    )
+
+
+def _says(node: ast.AST, word: str, holders: set[str]) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="Key"), args=[ast.Constant(value=name), *_]):
+            return name == word
+        case (
+            ast.Compare(left=ast.Constant(value=name))
+            | ast.Subscript(slice=ast.Constant(value=name))
+        ):
+            return name == word
+        case ast.Call(
+            func=ast.Attribute(attr="key" | "value" | "position"),
+            args=[ast.Constant(value=name), *_],
+        ):
+            return name == word
+        case ast.ClassDef(name="RequestWords" | "ResponseWords"):
+            return any(ast.unparse(one).startswith(f"{word}:") for one in node.body)
+        case ast.Attribute(attr=name, value=ast.Name(id=holder) | ast.Attribute(attr=holder)):
+            return name == word and holder in holders
+    return False
+
+
+def test_the_count_sees_a_word_where_it_stands(tmp_path):
+    (tmp_path / "key.py").write_text('Key("scan", Flag())\n')
+    (tmp_path / "field.py").write_text("class ResponseWords:\n    scan: bool = False\n")
+    (tmp_path / "check.py").write_text('"scan" in section\n')
+    (tmp_path / "effect.py").write_text("operation.response.scan\n")
+    (tmp_path / "other.py").write_text('store.scan(table)\n"scan"\n')
+    assert saying("scan", {"response"}, tmp_path) == ["check.py", "effect.py", "field.py", "key.py"]
 
 
 def reached(commands: Mapping[str, Command]) -> set[str]:

@@ -26,7 +26,8 @@ from proxy.redactor.redact import (
     upload_kind,
     with_texts,
 )
-from proxy.redactor.rules import Operation, OtherKinds
+from proxy.redactor.rules import Operation
+from proxy.redactor.words import OtherKinds
 
 #: Kinds of bodies that are read here.
 UPLOADS: Final = frozenset({Media.MULTIPART, Media.CSV})

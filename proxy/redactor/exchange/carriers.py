@@ -36,7 +36,7 @@ from proxy.redactor.pages import linked
 from proxy.redactor.redact import ParsedBody, query_spots
 from proxy.redactor.restore import Edit, EscapingKinds, splice, surroundings
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import Match, Stream
+from proxy.redactor.rules import Match, Stream, Verb
 from proxy.redactor.search.sought import Searched
 from proxy.redactor.select import Selection
 from proxy.vault.vault import Vault
@@ -82,11 +82,12 @@ def special_exchange(joined: BoundOperation, match: Match, routes: Routes) -> Ru
     if rule.stream is not None:
         kind = MessageExchange if rule.stream is Stream.WEBSOCKET else StreamExchange
         return viewed(kind, joined)(joined, match, routes.vault)
+    lists_all = rule.complete and match.operation.verb is Verb.READ
     usual = RuleExchange if joined.lists is None else ListExchange
     if not (rule.carriers or rule.carried or rule.scan):
-        one = complete(usual) if rule.complete else RuleExchange
+        one = complete(usual) if lists_all else RuleExchange
         return viewed(one, joined)(joined, match, routes.vault)
-    several = complete(CarrierExchange) if rule.complete else CarrierExchange
+    several = complete(CarrierExchange) if lists_all else CarrierExchange
     exchange = viewed(several, joined)(joined, match, routes.vault)
     exchange.routes = routes
     return exchange

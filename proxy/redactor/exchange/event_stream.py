@@ -28,7 +28,8 @@ from proxy.redactor.message import Media, RawHeaders, Request, header
 from proxy.redactor.plan import BodyPlan, Outcome
 from proxy.redactor.redact import BodyObject, ParsedBody, read_answer_body
 from proxy.redactor.restore import rewritten
-from proxy.redactor.rules import Operation, OtherKinds, Stream
+from proxy.redactor.rules import Operation, Stream
+from proxy.redactor.words import Formulas, OtherKinds
 
 _JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
 _SWITCHING = 101
@@ -175,7 +176,7 @@ class CsvExchange(StreamExchange):
         most = self._operation.endpoint.limits.body
         self._status = status
         self._records = CsvRecords(
-            rule.columns, ident, codec, most, escapes_formulas=rule.escapes_formulas
+            rule.columns, ident, codec, most, escapes_formulas=rule.formulas is Formulas.ESCAPE
         )
         return self
 

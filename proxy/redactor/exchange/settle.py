@@ -52,10 +52,10 @@ def settle(
     """
     if outcome is _TAKEN and operation.verb is not _CREATE and writing.writes:
         several = max(len(writing.writes), len(writing.named)) > 1 or may_be_several(operation)
-        changes_all = operation.response.changes_all
-        if (several and not changes_all) or names_ids(operation):
+        complete = operation.response.complete
+        if (several and not complete) or names_ids(operation):
             return _settle_several(writing, operation, answer)
-        if not changes_all and shows_nothing(operation.response, *answer[:2]):
+        if not complete and shows_nothing(operation.response, *answer[:2]):
             return settle_unshown(writing, operation, answer)
     return _settle(writing, operation, outcome, answer, written)
 
@@ -214,7 +214,8 @@ async def _bind(
     if len(pairs) < len(fresh):
         named = {write.rid for write, _ in pairs}
         nameless = [write for write in fresh if write.rid not in named]
-        if operation.response.lists_created and _names_all(pairs, answer[2]):
+        lists_all = operation.verb is _CREATE and operation.response.complete
+        if lists_all and _names_all(pairs, answer[2]):
             await writing.doubt(nameless, answered=True)  # rejected, unless an answer shows one
         else:
             await writing.settle(accept, nameless)

@@ -25,8 +25,9 @@ from proxy.redactor.json.native import find_leaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
 from proxy.redactor.plan import UNDECIDED, BodyPlan, OperationPlan, id_in_text
-from proxy.redactor.rules import Empty, IdSource, Match, Nulls, PatchKind, Verb
+from proxy.redactor.rules import IdSource, Match, PatchKind, Verb
 from proxy.redactor.views import FieldView
+from proxy.redactor.words import Empty, Nulls
 from proxy.storage.base import AtOnce
 from proxy.storage.changes import Change, CommitWaiter
 from proxy.telemetry.logs import REQUEST_ID

@@ -20,11 +20,8 @@ from proxy.redactor.guard import BodyCutter, CutBody
 from proxy.redactor.json.native import native_code
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, is_patch, numeric_id
-from proxy.redactor.rules import (
-    Absent,
-    Match,
-    Verb,
-)
+from proxy.redactor.rules import Match, Verb
+from proxy.redactor.words import Absent
 from proxy.storage.base import AtOnce
 from proxy.storage.rows import Row
 from proxy.tokenization import write32, write62

@@ -11,8 +11,8 @@ from proxy.offload import FEW, discard, each
 from proxy.redactor.exchange.bound_operation import BoundOperation, hidden, stored_before
 from proxy.redactor.message import Timing
 from proxy.redactor.redact import BodyObject, Spot
-from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
-from proxy.redactor.views import OwnMask
+from proxy.redactor.rules import Verb
+from proxy.redactor.words import Absent, Empty, Nulls, OwnMask, OwnToken
 from proxy.storage.changes import Conflict
 from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection

@@ -189,13 +189,12 @@ class CarrierRules(NamedTuple):
     carriers: frozenset[bytes] = frozenset()
     carried: tuple[Path, ...] = ()
     cookies: Mapping[str, str] = {}  # never written
-    scan: bool = False
 
 
 def carrier_rules(
     section: Section | None, body: BodyPlace | None, entity: Entity, faults: RuleFaults
 ) -> CarrierRules:
-    """The header fields, JSON places and cookies that hold values; whether all is scanned."""
+    """The header fields, JSON places and cookies that hold values."""
     if section is None:
         return CarrierRules()
     items: list[PlacedValue] = section.value("carriers", [])
@@ -207,7 +206,6 @@ def carrier_rules(
             faults.add(item.at, "this answer names no object of JSON; name a header field")
         elif not item.value or any(selectors_overlap(item.value, path) for path in whole):
             faults.add(item.at, "this is a protected place; name the member that is an address")
-    scan = bool(section.value("scan"))
     in_parts = {"stream", "websocket"} & {*section} or section.value("restore") == Restore.CSV
     for key in ("carriers", "scan"):
         if key in section and in_parts:
@@ -221,7 +219,7 @@ def carrier_rules(
         )
     fields = _cookies(cookies, entity, faults)
     names |= {b"set-cookie"} if fields else set()
-    return CarrierRules(names, tuple(item.value for item in carried), fields, scan)
+    return CarrierRules(names, tuple(item.value for item in carried), fields)
 
 
 def _cookies(items: Sequence[PlacedValue], entity: Entity, faults: RuleFaults) -> Mapping[str, str]:

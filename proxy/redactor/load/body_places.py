@@ -21,13 +21,13 @@ from proxy.redactor.rules import (
     IdPlace,
     IdSource,
     Operation,
-    OtherKinds,
     PatchKind,
     RequestRule,
     Rule,
     Verb,
 )
 from proxy.redactor.search_rules import PassPlaces
+from proxy.redactor.words import OtherKinds
 
 #: Keys that say where something stands in a body.
 PLACE_KEYS = ("object", "each", "form", "fields", "values", "multipart", "csv", "websocket")

@@ -49,11 +49,11 @@ def check_ends(operations: Iterable[Rule], faults: RuleFaults) -> None:
 
 def check_complete(operation: Operation, section: Section, faults: RuleFaults) -> None:
     """Note a list that is said to be complete, and could not be known as that."""
-    creates, changes = operation.response.lists_created, operation.response.changes_all
-    if not (operation.response.complete or creates or changes):
+    if not operation.response.complete:
         return
+    creates = operation.verb is Verb.CREATE
     at = section.value("response").key("complete")
-    if changes:
+    if operation.verb in (Verb.UPDATE, Verb.DELETE):
         _check_changes(operation, at, faults)
         return
     body, ident = operation.response.body, operation.response.id
@@ -127,7 +127,7 @@ def warn_of_lists(files: Sequence[FileRules]) -> Iterator[str]:
 
 def _complete(files: Sequence[FileRules]) -> Iterator[Operation]:
     every = (one for file in files for one in each_operation(file.operations))
-    return (one for one in every if one.response.complete)
+    return (one for one in every if one.response.complete and one.verb is Verb.READ)
 
 
 def _shared(entity: Entity) -> tuple[str, str]:

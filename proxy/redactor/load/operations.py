@@ -41,17 +41,12 @@ from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
 from proxy.redactor.load.when import compile_when
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import (
-    Absent,
     BodyPlace,
-    Empty,
     Endpoint,
     Entity,
     IdPlace,
     IdSource,
-    Nulls,
     Operation,
-    OtherKinds,
-    OwnToken,
     PassRule,
     PatchKind,
     Position,
@@ -62,7 +57,7 @@ from proxy.redactor.rules import (
     Verb,
 )
 from proxy.redactor.search_rules import SUCCESS, Condition, SearchRule
-from proxy.redactor.views import OwnMask
+from proxy.redactor.words import RequestWords, ResponseWords, pointless_words, read_words
 
 
 def check_uploads(section: Section, verb: Verb, faults: RuleFaults) -> None:
@@ -106,9 +101,6 @@ def _list_of_ids(body: BodyPlace, ident: IdPlace) -> IdPlace:
     if body.each or ident.absolute or body.objects is None or not listed:
         return ident
     return replace(ident, absolute=True, path=(*body.objects, *ident.path))
-
-
-_WORDS = ("absent", "nulls", "empty", "own_token", "own_mask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +222,7 @@ def _request(
 ) -> RequestRule:
     inner: Section | None = section.value("request")
     writes = verb in (Verb.CREATE, Verb.UPDATE)
-    pointless = _WORDS if not writes else ("absent", "own_mask") if verb is Verb.CREATE else ()
-    for word in pointless:
+    for word in pointless_words(RequestWords, verb):
         if inner is not None and word in inner:
             faults.add(inner.key(word), f"'{word}' means nothing to a {verb}; leave it out")
     words = {} if inner is None else {word: inner.value(word) for word in inner}
@@ -242,16 +233,10 @@ def _request(
     return RequestRule(
         None if searched else compile_body(inner, entity, default=writes, faults=faults),
         {} if search is not None and search.query else member_fields(query, entity, faults),
-        Absent(words.get("absent") or "keep"),
-        Nulls(words.get("nulls") or "erase"),
-        Empty(words.get("empty") or "store"),
-        OwnToken(words.get("own_token") or "keep"),
-        OtherKinds(words.get("other_kinds") or "refuse"),
-        OtherKinds(words.get("files") or "refuse"),
         search,
         PatchKind(words["patch"]) if words.get("patch") else None,
-        OwnMask(words.get("own_mask") or "keep"),
         compile_passed(section, verb, faults),
+        **read_words(RequestWords, words),
     )
 
 
@@ -293,27 +278,23 @@ def _response(
     columns = csv_columns(inner, entity, verb, faults)
     carrying = carrier_rules(inner, body, entity, faults)
     in_parts = stream is not None or bool(columns)
-    complete = bool(inner is not None and inner.value("complete"))
-    lists_created = complete and verb is Verb.CREATE
-    changes_all = complete and verb in (Verb.UPDATE, Verb.DELETE)
-    complete = complete and verb is Verb.READ
+    words = {} if inner is None else {word: inner.value(word) for word in inner}
+    lists_all = bool(words.get("complete")) and verb is Verb.READ
     return ResponseRule(
         body,
         answer_id,
-        *success,
+        success[0],
+        success[1],
         presumed=verb is not Verb.READ and (inner is None or "success" not in inner),
         restore=restore,
         members=members,
         only=only,
         stream=stream,
         columns=columns,
-        escapes_formulas=inner is not None and inner.value("formulas") == "escape",
-        complete=complete,
-        lists_created=lists_created,
-        changes_all=changes_all,
         in_parts=in_parts,
-        special=in_parts or not named or any(carrying) or complete,
+        special=in_parts or not named or any(carrying) or lists_all or bool(words.get("scan")),
         **carrying._asdict(),
+        **read_words(ResponseWords, words),
     )
 
 

@@ -21,7 +21,6 @@ from proxy.redactor.rules import (
     IdPlace,
     IdSource,
     Operation,
-    OtherKinds,
     PassRule,
     ResponseRule,
     Rule,
@@ -30,7 +29,6 @@ from proxy.redactor.rules import (
 )
 from proxy.redactor.search.search import NOBODYS, search_in_words
 from proxy.redactor.tools.explain import (
-    KEEPING,
     arguments_in_words,
     body_in_words,
     id_in_words,
@@ -51,6 +49,7 @@ from proxy.redactor.tools.protection_facts import (
     protection,
     renames,
 )
+from proxy.redactor.words import RequestWords, ResponseWords, ranked_words
 
 
 class RuleEffect(enum.StrEnum):
@@ -77,7 +76,7 @@ _NOTHING: Final = Fact("none")
 
 _ANY: Final = re.compile(r"\{[^{}]*\}")
 #: Parts of an answer that have facts of their own.
-_APART: Final = ("body", "id", "complete", "success")
+_APART: Final = ("body", "id", "success")
 #: Where searches have their values.
 _SOURCES: Final = {
     "query": "the parameter",
@@ -277,9 +276,10 @@ def _of_field(name: str, fields: Mapping[str, FieldRule], entity: str) -> Fact:
 
 def _words(rule: Operation, entity: str) -> dict[str, Fact]:
     request, response = rule.request, rule.response
-    refusing = {"other kinds of bodies": request.other_kinds, "files": request.files}
+    words = ranked_words(RequestWords, request) | ranked_words(ResponseWords, response)
+    answer = response_in_words(rule)
     others = {
-        **{key: _listed(one) for key, one in response_in_words(rule).items() if key not in _APART},
+        **{key: _listed(one) for key, one in answer.items() if key not in (*_APART, *words)},
         "patch": request.patch,
         "success": ", ".join(map(str, sorted(response.success))),
         "refusals with 200": "in doubt" if response.presumed else "",
@@ -287,14 +287,10 @@ def _words(rule: Operation, entity: str) -> dict[str, Fact]:
         "keep": keep_in_words(rule),
         "id": _id_in_words(rule, rule.id, request.body),
         "id of the answer": _id_in_words(rule, response.id, response.body),
-        **{word: getattr(request, word) for word in KEEPING},
     }
-    all_told = response.complete or response.lists_created or response.changes_all
     return {
-        # values that are gone in the application end at once, as with a shorter `expires`
-        "complete": Fact("true" if all_told else "none", int(all_told)),
         **{one: Fact("the application took it", protects=True) for one in _conditions(response)},
-        **{name: Fact(str(word), word is OtherKinds.REFUSE) for name, word in refusing.items()},
+        **{name: Fact(text, rank) for name, (text, rank) in words.items()},
         **{name: Fact(str(word or "none")) for name, word in others.items()},
     }
 

@@ -32,6 +32,7 @@ from proxy.redactor.search_rules import (
 )
 from proxy.redactor.validation import in_words
 from proxy.redactor.views import UNKNOWN_VIEW, Level, View, view_of
+from proxy.redactor.words import RequestWords, ResponseWords, words_in
 from proxy.tokenization.fallback import Fallback
 
 
@@ -245,13 +246,10 @@ _EXAMPLES: Final = {
     "iban": "SE35 5000 0000 0549 1000 0003", "national_id": "19121212-1212",
 }  # fmt: skip
 
-#: Keys of a request that decide the meaning of empty or missing values.
-KEEPING: Final = ("absent", "nulls", "empty", "own_token", "own_mask")
-
 
 def _request(operation: Operation) -> dict[str, Any]:
     rule = operation.request
-    words = {word: str(getattr(rule, word)) for word in (*KEEPING, "other_kinds", "files")}
+    words = words_in(RequestWords, rule)
     patch = {"patch": str(rule.patch)} if rule.patch is not None else {}
     return (
         {"body": body_in_words(rule.body)}
@@ -276,10 +274,8 @@ def response_in_words(operation: Operation) -> dict[str, Any]:
         "members": dict(rule.members),
         **({"stream": str(rule.stream)} if rule.stream is not None else {}),
         "columns": dict(rule.columns),
-        **({"formulas": "escape"} if rule.escapes_formulas else {}),
         "carriers": carriers_in_words(rule),
-        "scan": rule.scan,
-        "complete": rule.complete or rule.lists_created or rule.changes_all,
+        **words_in(ResponseWords, rule),
         "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],
     }
 

@@ -1,6 +1,7 @@
 from proxy.redactor.load.operation_keys import OPERATION_BLOCK, REQUEST
 from proxy.redactor.load.value_forms import KeywordForm
-from proxy.redactor.rules import Absent, Empty, Nulls, OtherKinds, OwnToken, Verb
+from proxy.redactor.rules import Verb
+from proxy.redactor.words import Absent, Empty, Nulls, OtherKinds, OwnToken
 from tests.support.table import table
 
 

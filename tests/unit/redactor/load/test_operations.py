@@ -1,5 +1,6 @@
 from proxy.redactor.load import load_text
-from proxy.redactor.rules import Absent, Empty, IdPlace, IdSource, Nulls, OwnToken, Verb
+from proxy.redactor.rules import IdPlace, IdSource, Verb
+from proxy.redactor.words import Absent, Empty, Nulls, OwnToken
 from tests.support.rules import faults_of, operation_of, rules_of, with_operations
 from tests.support.table import table
 
