@@ -46,7 +46,13 @@ _ADDRESS: Final = re.compile(
 )
 _LINK: Final = re.compile(rb"(?<=<)[^<>]*(?=>)")
 _REFRESH: Final = re.compile(rb"(?<=url=)[^\"']+|(?<=url=[\"'])[^\"']+", re.IGNORECASE)
-_FILE: Final = re.compile(r"(.*?);\s*filename(\*?)=\s*(?:UTF-8'[^']*')?\"?(.*?)\"?\s*", re.DOTALL)
+#: The names of a file in a Content-Disposition (RFC 6266), plain and coded (RFC 8187).
+_FILE: Final = re.compile(
+    r";[ \t]*filename(?:[ \t]*=[ \t]*(\"(?:[^\"\\]|\\.)*+\"|[^;\"]*)"
+    r"|\*[ \t]*=[ \t]*\"?(utf-8|iso-8859-1)'[^';]*'([^;\"]*)\"?)",
+    re.IGNORECASE | re.DOTALL,
+)
+_QUOTED: Final = re.compile(r'"|\\(.)', re.DOTALL)
 #: Where addresses stand in these fields.
 _ADDRESSES: Final = {
     b"location": re.compile(rb"(?s).+"),
@@ -234,12 +240,12 @@ class CarrierExchange(RuleExchange):
         return before + token.written(value) + attributes
 
     async def _file_name(self, text: bytes) -> bytes:
-        """A ``Content-Disposition`` with values in the name of the file (RFC 6266)."""
-        parts = _FILE.fullmatch(text.decode("latin-1"))
-        if parts is None:
+        """A ``Content-Disposition`` with values in the name of the file, under both its names."""
+        line = text.decode("latin-1")
+        names = list(_FILE.finditer(line))
+        if not names:
             return text
-        kind, extended, name = parts.groups()
-        name = unquote(name) if extended else name
+        name = _name_of(max(names, key=lambda one: one[2] is not None))
         scan = AnswerScan(self._joined, self._request, self._writes, self._search)
         body = Response(self._answer.status, _TEXT, name.encode("utf-8", "replace"))
         edits = await scan.edits(body, self._keys(), None)
@@ -247,8 +253,22 @@ class CarrierExchange(RuleExchange):
             return text
         file = _UNFIT.sub("_", splice(body.body, edits).decode())
         ascii_name = file.encode("ascii", "replace").decode().replace("?", "_")
-        line = f"{kind}; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(file, safe='')}"
-        return line.encode("latin-1", "replace")
+        both = f"; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(file, safe='')}"
+        return _FILE.sub(lambda one: both if one.start() == names[0].start() else "", line).encode(
+            "latin-1"
+        )
+
+
+def _name_of(one: re.Match[str]) -> str:
+    """The name of a file that a parameter says."""
+    plain, charset, coded = one.groups()
+    if charset:
+        return unquote(coded.strip(), charset, "replace")
+    raw = _QUOTED.sub(r"\1", plain).strip().encode("latin-1")
+    try:
+        return raw.decode()  # as many applications write it, in place of the coded form
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
 
 
 def _is_html(answer: Response) -> bool:

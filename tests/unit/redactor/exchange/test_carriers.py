@@ -203,6 +203,32 @@ async def test_the_name_of_a_file_shows_the_record_that_the_request_names():
         assert answer.headers == named
 
 
+@table(
+    ("field", "wanted"),
+    [
+        ("attachment; filename=\"TOKEN.pdf\"; filename*=UTF-8''TOKEN.pdf", "attachment; BOTH"),
+        ("inline; filename*=utf-8'de'TOKEN.pdf; filename=\"x.pdf\"", "inline; BOTH"),
+        ("attachment; filename=\"=?UTF-8?Q?TOKEN?=\"; filename*=UTF-8''TOKEN%2Epdf", "attachment; BOTH"),
+        ("ATTACHMENT;FILENAME=TOKEN.pdf;size=10", "ATTACHMENT; BOTH;size=10"),
+        ("attachment; filename*=iso-8859-1''%C5_TOKEN.pdf", "attachment; filename=\"__Ann _.pdf\"; filename*=UTF-8''%C3%85_Ann%20%C3%85.pdf"),
+        ("attachment; filename=\"Å\\\"TOKEN.pdf\"", "attachment; filename=\"__Ann _.pdf\"; filename*=UTF-8''%C3%85_Ann%20%C3%85.pdf"),
+        ("attachment; filename=\"TOKEN.pdf", None),
+        ("attachment; filename*=utf-16''TOKEN.pdf", None),
+        ("attachment; x-filename=\"TOKEN.pdf\"", None),
+    ],
+)  # fmt: skip
+async def test_the_name_of_a_file_is_found_under_each_of_its_names_and_beside_others(field, wanted):
+    """Rails, Spring and ASP.NET write both of them."""
+    one = await people()
+    token = (await one.create({"name": "Ann Å", "email": ANN}))["name"]
+    sent = field.replace("TOKEN", token).encode()
+    call = await one.send("GET /people/1/file")
+    answer = await call.answer(200, b"x", ((b"Content-Disposition", sent),))
+    both = "filename=\"Ann _.pdf\"; filename*=UTF-8''Ann%20%C3%85.pdf"
+    shown = answer.headers[0][1].decode().replace(token, "TOKEN")
+    assert shown == (wanted or field).replace("BOTH", both)
+
+
 # ---------------------------------------------------------------------- cookies
 
 LOGIN = '{match: POST /login, read: p, request: {form: {email: email}}, response: {carriers: ["cookie last_email email"]}}'
