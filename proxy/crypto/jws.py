@@ -172,13 +172,20 @@ class _Key(msgspec.Struct):
     e: str | None = None
     x: str | None = None
     y: str | None = None
+    key_ops: list[str] | None = None
+
+    @property
+    def verifies(self) -> bool:
+        """Whether it is for signatures, as far as it says."""
+        return self.use in (None, "sig") and (self.key_ops is None or "verify" in self.key_ops)
 
 
 class _Keys(msgspec.Struct):
-    keys: list[_Key]
+    keys: list[msgspec.Raw]
 
 
 _read = msgspec.json.Decoder(_Keys).decode
+_read_key = msgspec.json.Decoder(_Key).decode
 
 
 class ForeignKeys:
@@ -196,7 +203,10 @@ class ForeignKeys:
             raise ValueError("this is no set of keys") from None
         if len(keys) > MOST_ISSUER_KEYS:
             raise ValueError("these are too many keys")
-        return cls([key for key in keys if key.use in (None, "sig")])
+        understood = [key for key in map(_understood, keys) if key is not None]
+        if keys and not understood:
+            raise ValueError("this is no set of keys")
+        return cls([key for key in understood if key.verifies])
 
     def payload(self, token: str) -> bytes:
         """Return the payload of a token that one of these keys signed.
@@ -223,6 +233,14 @@ class ForeignKeys:
                 if decoded is not None:
                     return decoded
         raise ValueError("the signature does not hold")
+
+
+def _understood(key: msgspec.Raw) -> _Key | None:
+    """The key; ``None`` for one of another form, which disturbs no other (RFC 7517, section 5)."""
+    try:
+        return _read_key(key)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _is_access(kind: Any) -> bool:

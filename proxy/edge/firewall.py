@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import Code, VaultError
-from proxy.net.client_address import IpNetwork, Trusted, loopback, reported_address, special, within
+from proxy.net.client_address import IpNetwork, Trusted, loopback, reported_caller, special, within
 from proxy.redactor.message import RawHeaders
 from proxy.telemetry import logs
 
@@ -107,9 +107,18 @@ class Firewall:
         return verdict
 
     def _beyond(self, peer: str, chain: Sequence[str], disguised: bool) -> bool:
-        """Whether the caller that a trusted proxy reports is outside."""
-        host = "" if disguised and not chain else reported_address(peer, chain, self._trusted)
-        return not host or not self._inside(host)
+        """Whether the caller that a trusted proxy reports is outside.
+
+        A proxy that the operator forgot to name may also stand before one that is named: at an
+        address of its own machine, or at a private one which says that it passes a request on.
+        """
+        host, whole, before = reported_caller(peer, chain, self._trusted)
+        if not whole or (disguised and not chain):
+            return True
+        if special(host) and not self._trusted.holds(host):
+            local = loopback(host) and not within(host, self._allow)
+            return before or local or not self._inside(host)
+        return not self._inside(host)
 
     def outside_raw(self, peer: str, headers: RawHeaders) -> bool:
         """The same for raw fields."""

@@ -41,31 +41,33 @@ def canonical_address(host: str) -> str:
     return str(address.ipv4_mapped or address)
 
 
+class ReportedCaller(NamedTuple):
+    """The caller of a request, as far as trusted proxies tell of it."""
+
+    host: str  #: the last address that is known
+    whole: bool = True  #: whether the request began there; not where an invalid one comes next
+    before: bool = False  #: whether it says itself that it passes on the request of somebody else
+
+
 def caller_of(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
-    """The address of a request: the peer's or, while that is trusted, the one it reported.
+    """The address of a request: the peer's or, while that is trusted, the one it reported."""
+    return reported_caller(peer, chain, trusted).host
+
+
+def reported_caller(peer: str, chain: Sequence[str], trusted: "Trusted") -> ReportedCaller:
+    """The same, with what stands before it.
 
     ``chain`` is ``X-Forwarded-For``, field by field. It is read from its end, where the nearest
     proxy writes; an invalid address ends it, for the part before it is unreliable.
     """
-    return _traced(peer, chain, trusted)[0]
-
-
-def reported_address(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
-    """The same, but empty if a trusted proxy reported an invalid address."""
-    host, whole = _traced(peer, chain, trusted)
-    return host if whole else ""
-
-
-def _traced(peer: str, chain: Sequence[str], trusted: "Trusted") -> tuple[str, bool]:
-    """The last address that is known, and whether the request began there."""
     host = canonical_address(peer)
     chain_hosts = [part.strip() for line in chain for part in line.split(",")]
     while chain_hosts and trusted.holds(host):
         try:
             host = canonical_address(str(ipaddress.ip_address(_bare(chain_hosts.pop()))))
         except ValueError:
-            return host, False
-    return host, True
+            return ReportedCaller(host, whole=False)
+    return ReportedCaller(host, before=bool(chain_hosts))
 
 
 def _bare(node: str) -> str:

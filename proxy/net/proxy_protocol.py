@@ -18,6 +18,7 @@ from proxy.net.client_address import (
     IpNetwork,
     Trusted,
     canonical_address,
+    loopback,
     peer_of,
 )
 from proxy.telemetry import logs
@@ -252,9 +253,13 @@ class _Reader(asyncio.Protocol):
         secure = self._home.secure or preamble.secure
         if preamble.local:
             return peer_of(self._transport)._replace(secure=secure)
-        if not preamble.host:
+        if not preamble.host or self._of_another_machine(preamble.host):
             return UNKNOWN._replace(secure=secure)
         return ClientAddress(canonical_address(preamble.host), preamble.port, secure)
+
+    def _of_another_machine(self, host: str) -> bool:
+        """Whether a proxy elsewhere tells of its own loopback, behind which anybody may be."""
+        return loopback(canonical_address(host)) and not loopback(peer_of(self._transport).host)
 
     def _hand_over(self, rest: bytes) -> None:
         transport, inner = self._transport, self._inner

@@ -171,7 +171,9 @@ def test_everything_else_is_refused(text):
         KEYS_FOREIGN.payload(text)
 
 
-@table("more", [{"use": "enc"}, {"alg": "ES384"}, {"alg": "RS256"}])
+@table(
+    "more", [{"use": "enc"}, {"alg": "ES384"}, {"alg": "RS256"}, {"key_ops": ["encrypt"]}, {"key_ops": []}]
+)  # fmt: skip
 def test_a_key_for_something_else_verifies_nothing(more):
     keys = ForeignKeys.read(document(public(KEY_FOREIGN, kid="one", **more)))
     with pytest.raises(ValueError):
@@ -194,12 +196,15 @@ def test_what_is_no_set_of_keys_is_refused(body):
         ForeignKeys.read(body)
 
 
-def test_keys_of_kinds_that_nobody_knows_do_not_disturb():
+def test_keys_of_kinds_or_forms_that_nobody_knows_do_not_disturb():
     keys = ForeignKeys.read(
         document(
             {"kty": "oct", "k": "AAAA", "kid": "one"},
             {"kty": "new", "kid": "one"},
-            public(KEY_FOREIGN, kid="one"),
+            {"kid": "one"},
+            {"kty": "EC", "kid": 1},
+            {**public(made("ES256"), kid="one"), "use": ["sig"]},
+            public(KEY_FOREIGN, kid="one", key_ops=["verify"]),
         )
     )
     assert json.loads(keys.payload(token(KEY_FOREIGN, SAID))) == SAID

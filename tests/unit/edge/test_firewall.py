@@ -88,7 +88,15 @@ TRUSTED = "10.0.0.0/8"
         ("10.0.0.1", ["unknown"], False, True),
         ("10.0.0.1", [""], False, True),
         ("10.0.0.1", [f"{SWEDISH}, unknown"], False, True),
-        ("10.0.0.1", ["127.0.0.1, 10.0.0.2"], False, False),
+        # a proxy that nobody named, on the machine of one that is named, or before it: whoever it
+        # passes on may be anywhere
+        ("10.0.0.1", ["127.0.0.1, 10.0.0.2"], False, True),
+        ("10.0.0.1", [f"{AMERICAN}, 127.0.0.6"], False, True),
+        ("10.0.0.1", ["::1"], False, True),
+        ("10.0.0.1", [f"{AMERICAN}, 172.16.0.9"], False, True),
+        ("10.0.0.1", [AMERICAN, "172.16.0.9, 10.0.0.2"], False, True),
+        ("10.0.0.1", ["172.16.0.9"], False, False),  # begun in a network that is let in
+        ("10.0.0.1", [f"{AMERICAN}, {SWEDISH}"], False, False),
         ("10.0.0.1", [], False, False),  # the proxy itself, for it is allowed here
         ("10.0.0.1", [], True, True),  # it told of the caller where it does not count
         (SWEDISH, [AMERICAN], True, False),  # nobody believes it, either way
@@ -108,6 +116,19 @@ def test_only_trusted_proxies_tell_of_somebody_else(countries, peer, chain, disg
         (b"X-real-IP", b"x")
     ] * disguised
     assert made.outside_raw(peer, tuple(headers)) is out
+
+
+@table(
+    ("allow", "trusted", "peer", "chain"),
+    [
+        (["127.0.0.0/8"], [TRUSTED], "10.0.0.1", "127.0.0.1"),
+        ([], ["127.0.0.1"], "127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_loopback_counts_where_a_proxy_tells_of_it_only_if_the_settings_say_so(
+    countries, allow, trusted, peer, chain
+):
+    assert not wall(countries, allow, trusted).outside(peer, [chain], False)
 
 
 def test_a_peer_whose_fields_do_not_matter_is_known_straight(countries):

@@ -1,19 +1,24 @@
+import asyncio
 import ipaddress
 import struct
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.net.client_address import UNKNOWN, ClientAddress
 from proxy.net.proxy_protocol import (
     V1_MAX,
     V2_MAX,
     BadPreambleError,
     Preamble,
+    Preambles,
     crc32c,
     parse_preamble,
 )
 from tests.support.table import table
+from tests.unit.net.test_client_address import Transport
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 V4 = (
@@ -148,3 +153,31 @@ def test_more_bytes_never_change_what_was_read_or_refused(data, cut):
         return
     if early is not None:
         assert parse_preamble(data) == early
+
+
+class Connection(Transport):
+    """From a load balancer, with what it tells of the caller."""
+
+    learned: ClientAddress | None = None
+
+    def set_protocol(self, _protocol: Any) -> None:
+        """Everything that follows is not looked at."""
+
+
+@table(
+    ("peer", "told", "learned"),
+    [
+        ("10.0.0.1", "TCP4 192.0.2.7 10.0.0.9", ClientAddress("192.0.2.7", 5)),
+        ("10.0.0.1", "TCP4 127.0.0.6 10.0.0.9", UNKNOWN),
+        ("10.0.0.1", "TCP6 ::1 ::1", UNKNOWN),
+        ("10.0.0.1", "TCP6 ::ffff:127.0.0.1 ::1", UNKNOWN),
+        ("127.0.0.1", "TCP4 127.0.0.1 127.0.0.1", ClientAddress("127.0.0.1", 5)),
+    ],
+)
+async def test_the_loopback_of_another_machine_is_nobody_on_this_one(peer, told, learned):
+    networks = [ipaddress.ip_network(one) for one in ("10.0.0.0/8", "127.0.0.0/8")]
+    connection = Connection(peername=(peer, 9))
+    reader = Preambles(networks)(connection, asyncio.Protocol())
+    reader.connection_made(cast("Any", connection))
+    cast("asyncio.Protocol", reader).data_received(f"PROXY {told} 5 80\r\n".encode())
+    assert connection.learned == learned
