@@ -64,6 +64,7 @@ def _begin_log(settings: Settings) -> None:
         style = "text" if sys.stderr.isatty() else "json"
     number = 0 if settings.worker is None else settings.worker.number
     logs.configure(logs.Style(settings.log.level, style, strict=False, worker=number))
+    logs.log_crashes()
 
 
 def _supervised(

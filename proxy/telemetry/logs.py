@@ -10,6 +10,7 @@ same reason.
 import json
 import logging
 import sys
+import threading
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -114,6 +115,17 @@ def configure(style: Style, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers = [_Libraries()]
     root.setLevel(max(LEVELS[style.level], logging.WARNING))
+
+
+def log_crashes() -> None:
+    """Make a line of what nobody caught, in whichever thread; Python would print its text."""
+
+    def tell(error: BaseException | None) -> None:
+        logger("serve").error("the program failed", exc_info=error)
+
+    sys.excepthook = lambda _kind, error, _trace: tell(error)
+    threading.excepthook = lambda crash: tell(crash.exc_value)
+    sys.unraisablehook = lambda crash: tell(crash.exc_value)
 
 
 class _Losing:

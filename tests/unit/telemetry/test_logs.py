@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from proxy.telemetry.logs import FIELDS, Style, configure, logger
+from tests.support.table import table
 from tests.support.tree import ROOT
 
 MARKER = "ann@example.com"
@@ -154,6 +155,28 @@ def test_a_log_that_cannot_be_written_fails_nobody(lines, fault):
     configure(Style(), lines)
     logger("web").error("there is room again")
     assert json.loads(lines.getvalue())["event"] == "there is room again"
+
+
+@table(
+    "crash",
+    [
+        "raise KeyError(marker)",
+        "import threading; threading.Thread(target=lambda: {}[marker]).start()",
+        "E = type('E', (), {'__del__': lambda self: {}[marker]}); E()",
+    ],
+)
+def test_what_nobody_caught_is_a_line_without_its_text(crash):
+    code = (
+        "from proxy.telemetry import logs; logs.configure(logs.Style()); logs.log_crashes(); "
+        f"marker = 'ann@' + 'example.com'; {crash}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    (line,) = done.stderr.splitlines()
+    assert (json.loads(line)["event"], MARKER in line) == ("the program failed", False)
+    assert json.loads(line)["exception"] == "KeyError"
+    assert done.returncode == crash.startswith("raise")
 
 
 def test_every_field_says_what_it_holds():
