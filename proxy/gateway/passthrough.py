@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -298,11 +298,18 @@ def unruled_shape(
     return coverage.find(endpoint.name, incoming.head.method, incoming.target)
 
 
+#: Methods that search by what stands in their body (RFC 10008, RFC 5323, RFC 3253).
+_SEARCHES: Final = frozenset({"QUERY", "SEARCH", "REPORT"})
+
+
 def _carries_unseen(head: RequestHead) -> bool:
     """Whether a request may carry values in a way that frameworks read and few rules name: an
-    upload, a patch, another protocol.
+    upload, a patch, a search in the body of a method for that, another protocol.
     """
-    if head.upgrade or head.method.upper() == "PATCH":
+    method = head.method.upper()
+    if head.upgrade or method == "PATCH":
+        return True
+    if method in _SEARCHES and (head.length or head.chunked):
         return True
     types = [one.partition(";")[0].strip().lower() for one in head.values(b"content-type")]
     return any(one.startswith("multipart/") or "patch" in one for one in types)

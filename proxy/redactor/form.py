@@ -250,6 +250,10 @@ class _Watch:
         return any(pattern.fullmatch(holder) for holder in holders for pattern in self._ways)
 
 
+#: How often some decode a path, and once more as it is.
+_DECODES = 3
+
+
 @lru_cache(maxsize=1024)
 def _watch(declared: tuple[str, ...], spared: tuple[str, ...] = ()) -> _Watch:
     return _Watch(declared, spared)
@@ -318,10 +322,26 @@ def _check_charset(charset: bytes) -> None:
         )
 
 
-def _hidden(watch: _Watch, segment: bytes) -> bool:
-    """Whether an expected member hides behind ``;``, which older applications take for ``&``."""
+def _hidden(watch: _Watch, segment: bytes) -> str:
+    """The name of an expected member that hides behind ``;``, which older applications take for
+    ``&``; else empty.
+    """
     names = (_name(piece.partition(b"=")[0], strict=False) for piece in segment.split(b";")[1:])
-    return any(watch.resembled(name) for name in names)
+    return next((name for name in names if watch.resembled(name)), "")
+
+
+def check_path(declared: tuple[str, ...], path: bytes) -> None:
+    """Raise ``VaultError`` for a parameter within a path that some take for a declared one:
+    ``/people;email=x``, be the sign escaped or not.
+    """
+    if not declared:
+        return
+    watch = _watch(declared)
+    for _ in range(_DECODES):
+        for segment in path.split(b"/") if b";" in path else ():
+            if name := _hidden(watch, segment):
+                raise _ambiguous(declared, name)
+        path = unquote_to_bytes(path)
 
 
 def _name(raw: bytes, *, strict: bool) -> str:

@@ -269,6 +269,8 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
             "The target of the request holds a '#', behind which only some look: escape it.",
         )
     start, end = query_span(target)
+    if target.find(b";") >= 0 or target.find(b"%", 0, start) >= 0:
+        form.check_path(tuple(names), target[:start])
     query = target[start:end]
     spots: list[Spot] = []
     for member in form.form_members(query, MOST_QUERY, tuple(names)):

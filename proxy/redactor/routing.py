@@ -42,9 +42,9 @@ from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule, Ver
 
 #: Why a request that no rule names may not pass on a path that rules name.
 UNNAMED = (
-    "Rules name this path, but not this PATCH, upload or other protocol on it, which could carry "
-    "what they protect. Write an operation for it, with 'pass: true' where it carries nothing "
-    "personal."
+    "Rules name this path, but not this PATCH, upload, search by QUERY or other protocol on it, "
+    "which could carry what they protect. Write an operation for it, with 'pass: true' where it "
+    "carries nothing personal."
 )
 
 #: Methods that need no second look: upper case already, and not HEAD, which is GET.

@@ -91,6 +91,7 @@ class SearchPlan:
             part.values += self._path_values(target)
         if self._rule.query:
             start, end = query_span(target)
+            form.check_path(self._query, target[:start])
             members = form.form_members(target[start:end], MOST_QUERY, self._query)
             self._members((target, start, end), members, (self._rule.query, part))
         return part

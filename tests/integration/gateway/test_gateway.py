@@ -25,7 +25,7 @@ from proxy.redactor.views import OUTSIDE_VIEW
 from tests.support.countries import AMERICAN, SWEDISH, write
 from tests.support.gateway import TOKEN, VALUE, gateway
 from tests.support.patience import PATIENCE
-from tests.support.rawclient import RawClient, get, post
+from tests.support.rawclient import RawClient, chunked, get, post
 from tests.support.rawserver import OK, RawServer, closes, says
 
 
@@ -83,7 +83,11 @@ MULTIPART = "Content-Type: multipart/form-data; boundary=x"
         post("/ruled", b"--x--", "Content-Type:  MULTIPART/mixed"),
         post("/ruled", b"[]", "Content-Type: application/json-patch+json", method="PUT"),
         post("/ruled", b"{}", "Content-Type: application/merge-patch+json; charset=utf-8"),
-        post("/ruled", b"{}", "Content-Type: application/json", method="PATCH"),
+        *(
+            post("/ruled", b"{}", "Content-Type: application/json", method=method)
+            for method in ("PATCH", "QUERY", "SEARCH", "report")
+        ),
+        chunked("/ruled", b"email=a").replace(b"POST", b"QUERY", 1),
     ],
 )
 async def test_what_could_carry_values_unseen_is_refused_on_a_ruled_path(request_, unmatched):
@@ -107,7 +111,8 @@ async def test_other_requests_of_a_ruled_path_pass():
         gateway(server.url) as (port, _),
         RawClient(port) as client,
     ):
-        assert (await client.ask(get("/ruled"))).status == 200
+        for method in ("GET", "QUERY"):
+            assert (await client.ask(get("/ruled", method=method))).status == 200
         assert (
             await client.ask(post("/ruled", b"{}", "Content-Type: application/json"))
         ).status == 200

@@ -311,6 +311,25 @@ def test_protected_parameters():
     assert caught.value.code is Code.AMBIGUOUS_JSON
 
 
+@table(
+    ("path", "ambiguous"),
+    [
+        ("/p;email=a@b", True), ("/p;x=1;Email=a@b/17", True), ("/p%3Bemail=a@b", True), ("/p%253b%65mail=a@b", True),
+        ("/p/;email[]=a", True), ("/p;jsessionid=1;x=email", False), ("/p;v=1/email", False), ("/p/a%20;b", False),
+    ],
+)  # fmt: skip
+def test_a_protected_parameter_within_the_path_is_ambiguous(path, ambiguous):
+    """``;email=x`` in a segment, as Java's frameworks read it."""
+    for target in (path, f"{path}?x=1"):
+        if not ambiguous:
+            assert query_spots(target.encode(), {"email": "email"}) == []
+            continue
+        with pytest.raises(VaultError) as caught:
+            query_spots(target.encode(), {"email": "email"})
+        assert caught.value.code is Code.AMBIGUOUS_JSON
+        assert [one.source for one in caught.value.details] == ["email"]
+
+
 def test_numbers_booleans_and_containers_keep_their_spelling():
     raw = (
         json.dumps({"name": [1.50, True], "born": False, "phone": 1})

@@ -144,6 +144,8 @@ def test_a_name_wins_over_a_pattern_and_a_doubtful_one_is_refused():
     assert texts("/n?e_y=a@x", rest) == ["a@x"]
     assert refused(plan(rest).address, b"/n?e_x=a").code is Code.SEARCH_REFUSED
     assert refused(plan(rest).address, b"/n?E_x=a").code is Code.AMBIGUOUS_JSON
+    assert refused(plan(rest).address, b"/n;e_y=a@x").code is Code.AMBIGUOUS_JSON
+    assert texts("/n;jsessionid=e?e_y=a@x", rest) == ["a@x"]
     assert refused(plan(rest).address, b"/n?e_y=a#e=b").code is Code.BAD_REQUEST
 
 
