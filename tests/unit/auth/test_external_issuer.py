@@ -20,6 +20,7 @@ from proxy.auth.external_issuer import (
 from proxy.errors import Code, VaultError
 from tests.support.auth import Office, office
 from tests.support.issuer import AUDIENCE, ISSUER, claims, document, made, public, token
+from tests.support.patience import PATIENCE
 
 KEY, NEXT = made("ES256"), made("ES256")
 ALL = Expected(ISSUER, lambda named: AUDIENCE in named)
@@ -250,6 +251,30 @@ async def test_a_key_that_is_new_counts_at_once_and_strangers_cannot_make_us_ask
             external, token(NEXT, claims(here.clock(), jti=number), kid=f"made up {number}")
         )
     assert there.asked == 2
+
+
+async def test_who_names_a_key_that_is_not_there_makes_nobody_else_wait_for_the_issuer(here, there):
+    await register(here)
+    slow, asked = asyncio.Event(), asyncio.Event()
+
+    async def keys() -> bytes:
+        if there.asked:
+            asked.set()
+            await slow.wait()
+        return await there.keys()
+
+    clients = here.service.clients
+    external = External(ByKeys(keys, here.clock), clients, ALL, here.clock)
+    await external.principal(token(KEY, claims(here.clock())))
+    here.clock.advance(PAUSE)
+    made_up = token(NEXT, claims(here.clock()), kid="made up")
+    stranger = asyncio.create_task(refused(external, made_up))
+    await asked.wait()
+    another = token(KEY, claims(here.clock(), jti="2"))
+    async with asyncio.timeout(PATIENCE):
+        assert (await external.principal(another)).environment == "default"
+    slow.set()
+    await stranger
 
 
 async def test_an_issuer_that_is_away_makes_no_token_valid(here, there):
