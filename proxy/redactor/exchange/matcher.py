@@ -96,6 +96,7 @@ class Matcher:
     forks: Mapping[int, Fork]  #: by identity of the trunk
     #: what requests are for, in the same order wherever the same rules are read
     operations: tuple[Operation, ...]
+    methods: tuple[str, ...]  #: of requests whose address holds values, GET first
 
     def match(
         self,
@@ -189,7 +190,7 @@ class CurrentRules(Generic[_Compiled]):
         return cast("Matcher", match.scope).may_change_operation(match, target)
 
 
-_Parts = tuple[RuleSet, Router, bytes, Mapping[int, Fork], tuple[Operation, ...]]
+_Parts = tuple[RuleSet, Router, bytes, Mapping[int, Fork], tuple[Operation, ...], tuple[str, ...]]
 
 
 def matcher_parts(rules: RuleSet) -> _Parts:
@@ -200,7 +201,9 @@ def matcher_parts(rules: RuleSet) -> _Parts:
     trunks = [one for one in routed if isinstance(one, Operation) and one.branches]
     operations = *rules.operations, *trunks
     router = Router(routed, rules.endpoints)
-    return rules, router, b"/" if in_paths else b"?", forks, operations
+    methods = [one for op in rules.operations if op.addressed for one in op.methods]
+    sign = b"/" if in_paths else b"?"
+    return rules, router, sign, forks, operations, tuple(dict.fromkeys(["GET", *methods]))
 
 
 def longest_body(rules: RuleSet) -> int:

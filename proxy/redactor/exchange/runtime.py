@@ -158,16 +158,25 @@ class Runtime(Matcher):
             lead = BEFORE_PATH.match(target)[0]  # type: ignore[index]  # it matches anything
             before, target, added = before + lead, b"/" + target[len(lead) :], 1
         try:
-            hit = self.router.match("GET", of, target)
+            rule = self._page(of, target)
         except VaultError as error:
             foreign = not by_name and error.code is Code.NOT_FOUND
             return address if foreign else before + target.partition(b"?")[0][added:]
-        if not isinstance(hit, Match) or not hit.operation.addressed:
+        if rule is None:
             return address
-        rule = hit.operation
         if rule.branches or rule.graph or rule.parts:
             return before + target.partition(b"?")[0][added:]
-        return before + (await swapped(self.joined[id(hit.operation)], target))[added:]
+        return before + (await swapped(self.joined[id(rule)], target))[added:]
+
+    def _page(self, host: str, target: bytes) -> Operation | None:
+        """The operation that answers with the page at an address which may hold values, be it to a
+        POST.
+        """
+        for method in self.methods:
+            hit = self.router.match(method, host, target)
+            if isinstance(hit, Match) and hit.operation.addressed:
+                return hit.operation
+        return None
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """Return a new exchange for a matched request of a caller; ``view``: its visibility."""

@@ -141,6 +141,34 @@ async def test_so_do_addresses_in_any_field_and_those_of_other_sites_pass(office
     assert changed == ((b"HX-Current-URL", expected), headers[1])
 
 
+@pytest.mark.parametrize("method", ["POST", "QUERY", "GET|POST"])
+@pytest.mark.parametrize("searched", ["email", "{field: email}", '{field: email, split: ","}'])
+async def test_a_page_that_answers_a_search_by_another_method_tells_its_address_too(
+    method, searched
+):
+    """It is shown at the address of the form, and its pictures and scripts name that."""
+    rules = (
+        f'{{match: "{method} /find", read: p, query: {{email: {searched}}}}}',
+        '{match: "GET /{page}", pass: true}',
+    )
+    one = await desk(*rules, fields=FIELDS)
+    address = b"http://app/find?email=ann@x.example&a=1"
+    ((_, value),) = await one.runtime.readdress_referer("app", ((b"Referer", address),))
+    before, _, token = value.removesuffix(b"&a=1").partition(b"email=")
+    assert before == b"http://app/find?"
+    assert token.endswith(b"%40example.org")
+
+
+async def test_so_does_the_form_of_a_change_that_is_shown_again():
+    one = await desk(
+        '{match: "POST /by/{email}/{id}", update: p, path: {email: email}}', fields=FIELDS
+    )
+    fields = ((b"Referer", b"http://app/by/ann@x.example/17"),)
+    ((_, value),) = await one.runtime.readdress_referer("app", fields)
+    assert b"ann@x.example" not in value
+    assert value.endswith(b"@example.org/17")
+
+
 PAGE_STATE = (b"Next-Router-State-Tree", b"%5B%22__PAGE__%3F%7B%5C%22email%5C%22%3A%5C%22a%22%5D")
 
 
