@@ -253,18 +253,18 @@ async def test_a_key_that_is_new_counts_at_once_and_strangers_cannot_make_us_ask
     assert there.asked == 2
 
 
-async def test_who_names_a_key_that_is_not_there_makes_nobody_else_wait_for_the_issuer(here, there):
+async def test_who_names_a_key_that_is_not_there_makes_nobody_else_wait_for_the_issuer(here):
     await register(here)
     slow, asked = asyncio.Event(), asyncio.Event()
 
-    async def keys() -> bytes:
-        if there.asked:
-            asked.set()
-            await slow.wait()
-        return await there.keys()
+    class Slow(There):
+        async def keys(self) -> bytes:
+            if self.asked:
+                asked.set()
+                await slow.wait()
+            return await super().keys()
 
-    clients = here.service.clients
-    external = External(ByKeys(keys, here.clock), clients, ALL, here.clock)
+    external = by_keys(here, Slow())
     await external.principal(token(KEY, claims(here.clock())))
     here.clock.advance(PAUSE)
     made_up = token(NEXT, claims(here.clock()), kid="made up")

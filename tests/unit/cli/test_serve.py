@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -31,6 +32,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "people.yaml").write_text(rules("http://127.0.0.1:9"))
+    for owner, hook in ((sys, "excepthook"), (threading, "excepthook"), (sys, "unraisablehook")):
+        monkeypatch.setattr(owner, hook, getattr(owner, hook))  # back as it was, afterwards
     for name in ("PROXY", "ADMIN"):
         monkeypatch.setenv(f"DOMICILE__LISTEN__{name}", "127.0.0.1:0")
     return load_settings(None, os.environ)

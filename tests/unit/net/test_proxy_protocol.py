@@ -179,5 +179,5 @@ async def test_the_loopback_of_another_machine_is_nobody_on_this_one(peer, told,
     connection = Connection(peername=(peer, 9))
     reader = Preambles(networks)(connection, asyncio.Protocol())
     reader.connection_made(cast("Any", connection))
-    cast("asyncio.Protocol", reader).data_received(f"PROXY {told} 5 80\r\n".encode())
+    reader.data_received(f"PROXY {told} 5 80\r\n".encode())
     assert connection.learned == learned
