@@ -98,17 +98,17 @@ class ByKeys:
             raise ValueError("the token has no expiry or no audience")
         return claims, self._at + BELIEVED
 
-    def _known(self, age: int) -> ForeignKeys | None:
+    def _current(self, age: int) -> ForeignKeys | None:
         """The keys, if they are no older than that."""
         return self._keys if 0 <= self._clock() - self._at < age else None
 
     async def _fresh(self, age: int) -> ForeignKeys:
         """The keys, no older than that; whoever needs no new ones waits for no issuer."""
-        if (known := self._known(age)) is not None:
-            return known
+        if (keys := self._current(age)) is not None:
+            return keys
         async with self._asking:
-            if (known := self._known(age)) is not None:
-                return known
+            if (keys := self._current(age)) is not None:
+                return keys
             now = self._clock()
             if self._failed is not None and 0 <= now - self._failed[0] < _FAILED:
                 raise self._failed[1]

@@ -261,10 +261,10 @@ class CarrierExchange(RuleExchange):
 
 def _name_of(one: re.Match[str]) -> str:
     """The name of a file that a parameter says."""
-    plain, charset, coded = one.groups()
+    written, charset, coded = one.groups()
     if charset:
         return unquote(coded.strip(), charset, "replace")
-    raw = _QUOTED.sub(r"\1", plain).strip().encode("latin-1")
+    raw = _QUOTED.sub(r"\1", written).strip().encode("latin-1")
     try:
         return raw.decode()  # as many applications write it, in place of the coded form
     except UnicodeDecodeError:
