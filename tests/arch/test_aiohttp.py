@@ -21,15 +21,9 @@ from tests.support.tree import ROOT, nodes, parsed, python_files, relative
 #: The one file that knows inner names, and all of those.
 KEEPER = "proxy/net/server.py"
 INNER = {
-    "_current_request",
-    "_drain_helper",
-    "_next_keepalive_close_time",
-    "_parser",
-    "_request_parser",
-    "_waiter",
-    "aiohttp.http_exceptions.HttpProcessingError",
-    "aiohttp.http_exceptions.LineTooLong",
-}
+    "_current_request", "_drain_helper", "_next_keepalive_close_time", "_parser", "_request_parser",
+    "_waiter", "aiohttp.http_exceptions.HttpProcessingError", "aiohttp.http_exceptions.LineTooLong",
+}  # fmt: skip
 
 #: The modules that aiohttp documents.
 PUBLIC = {"aiohttp", "aiohttp.abc", "aiohttp.typedefs", "aiohttp.web"}

@@ -142,15 +142,8 @@ async def test_the_keyboard_alone_is_enough(browser: Browser, direct: str) -> No
             )
         )
     assert reached == [
-        "skip",
-        "brand",
-        "new",
-        "wanted",
-        "BUTTON",
-        "A",
-        "button edit",
-        "quiet delete",
-    ]
+        "skip", "brand", "new", "wanted", "BUTTON", "A", "button edit", "quiet delete",
+    ]  # fmt: skip
     await page.evaluate("document.querySelector('#new').focus()")
     await page.press("Enter", 13)
     await page.until("document.querySelector('#new-dialog').open")

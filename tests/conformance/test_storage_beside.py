@@ -409,15 +409,9 @@ async def every(calls: list[object], code: Code) -> None:
 
 async def test_notes_of_one_ending_go_together_and_others_stay(store: Store) -> None:
     names = (
-        "keys:acme",
-        "clients/1:acme",
-        "keys:lacme",
-        "keys:acme2",
-        "keys:ACME",
-        "acme",
-        ":acme",
+        "keys:acme", "clients/1:acme", "keys:lacme", "keys:acme2", "keys:ACME", "acme", ":acme",
         "keys:ac%e",
-    )
+    )  # fmt: skip
     for name in names:
         await store.put_note(name, name.encode(), None)
     assert await store.notes(":acme") == [":acme", "clients/1:acme", "keys:acme"]

@@ -75,15 +75,8 @@ def test_the_demo_runs_from_the_wheel_in_any_folder(built, tmp_path):
     venv.create(home, with_pip=False)
     python = home / "bin" / "python"
     install = (
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-    )
+        "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps",
+    )  # fmt: skip
     subprocess.run([sys.executable, *install, str(built["whl"])], check=True, timeout=120)
     (packages,) = home.glob("lib/python*/site-packages")
     # behind its own packages, so that the program is that of the wheel

@@ -186,18 +186,12 @@ def test_a_client_of_the_issuer_is_registered_by_command_line_and_gets_no_secret
     assert (
         main(
             [
-                "client",
-                "create",
-                "--environment",
-                "default",
-                "--external",
-                "crm-there",
-                "crm",
+                "client", "create", "--environment", "default", "--external", "crm-there", "crm",
                 "--json",
             ]
         )
         == 0
-    )
+    )  # fmt: skip
     told = json.loads(capsys.readouterr().out)
     assert told.keys() == {"environment_id", "client_id", "external_id"}
     assert main(["client", "list", "--json"]) == 0
@@ -206,18 +200,12 @@ def test_a_client_of_the_issuer_is_registered_by_command_line_and_gets_no_secret
     assert (
         main(
             [
-                "client",
-                "create",
-                "--environment",
-                "default",
-                "--external",
-                "crm-there",
-                "again",
+                "client", "create", "--environment", "default", "--external", "crm-there", "again",
                 "--json",
             ]
         )
         == 1
-    )
+    )  # fmt: skip
     assert json.loads(capsys.readouterr().out)["code"] == "conflict"
 
 

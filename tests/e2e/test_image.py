@@ -124,16 +124,8 @@ def test_the_image_builds(unavailable: Unavailable):
         unavailable("building and running the container image", "no container engine answers")
     subprocess.run([engine, "build", "-t", "domicile:test", ROOT], check=True, timeout=600)
     run = [
-        engine,
-        "run",
-        "--rm",
-        "--read-only",
-        "--tmpfs",
-        "/tmp",
-        "--cap-drop",
-        "ALL",
-        "domicile:test",
-        "--version",
-    ]
+        engine, "run", "--rm", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL",
+        "domicile:test", "--version",
+    ]  # fmt: skip
     shown = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60)
     assert shown.stdout == f"domicile {__version__}\n"

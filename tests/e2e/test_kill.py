@@ -282,17 +282,11 @@ async def test_killed_while_the_log_is_moved_into_the_database_or_emptied(
 FIRST = [
     (f"{name}.{side}", nth)
     for name, nth in (
-        ("folder", 1),
-        ("file", 1),
-        ("format", 1),
-        ("draft of the key", 1),
-        ("key", 1),
-        ("note", 1),
-        ("note", 2),
-        ("table", 1),
+        ("folder", 1), ("file", 1), ("format", 1), ("draft of the key", 1), ("key", 1), ("note", 1),
+        ("note", 2), ("table", 1),
     )
     for side in ("before", "after")
-]
+]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -28,24 +28,12 @@ def changed(texts: list[bytes], chance: random.Random) -> bytes:
                 bytes([chance.randrange(256)]),
                 chance.choice(
                     [
-                        b'"',
-                        b"\\",
-                        b"\r\n",
-                        b"%",
-                        b"&",
-                        b"=",
-                        b";",
-                        b"/",
-                        b"\0",
-                        b"{",
-                        b"[",
-                        b",",
-                        b":",
-                        b" ",
+                        b'"', b"\\", b"\r\n", b"%", b"&", b"=", b";", b"/", b"\0", b"{", b"[", b",",
+                        b":", b" ",
                     ]
                 ),
                 other[start : start + chance.randint(1, 24)],
             ]
-        )
+        )  # fmt: skip
         data[at:to] = piece
     return bytes(data)

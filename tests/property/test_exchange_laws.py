@@ -262,16 +262,10 @@ def ruled(draw: st.DrawFn) -> tuple[Choice, bytes]:
 
 ODD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
     [
-        "\0",
-        "\u2028\u2029",
-        "\ufeff",
-        "\U0001f468\u200d\U0001f469",
-        "e\u0301",
-        "\\u0041",
-        '","a":"',
-        "\x7f\x80",
+        "\0", "\u2028\u2029", "\ufeff", "\U0001f468\u200d\U0001f469", "e\u0301", "\\u0041",
+        '","a":"', "\x7f\x80",
     ]
-)
+)  # fmt: skip
 
 
 @st.composite

@@ -18,16 +18,9 @@ SHARE = rounds(400)
 async def test_nobody_can_tell_whether_the_proxy_is_there(seed: int, hosted: bool) -> None:
     counts = await check(seed, SHARE, hosted=hosted)
     tried = {
-        "POST 200",
-        "PATCH 200",
-        "PATCH 500",
-        "PATCH 0",
-        "PATCH 422",
-        "PUT 200",
-        "DELETE 200",
-        "GET 200",
-        "killed",
-    }
+        "POST 200", "PATCH 200", "PATCH 500", "PATCH 0", "PATCH 422", "PUT 200", "DELETE 200",
+        "GET 200", "killed",
+    }  # fmt: skip
     assert tried <= counts.keys()
     assert counts["compared"] > SHARE
 

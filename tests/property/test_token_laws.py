@@ -33,16 +33,11 @@ DATES = st.builds(
     st.dates(),
     st.sampled_from(
         [
-            "%Y-%m-%d",
-            "%d.%m.%Y",
-            "%m/%d/%Y",
-            "%d/%m/%Y",
-            "%Y%m%d",
-            "%Y-%m-%dT10:20:30Z",
+            "%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y%m%d", "%Y-%m-%dT10:20:30Z",
             "%d-%m-%Y 10:20",
         ]
     ),
-).filter(lambda text: read_date(text) is not None)
+).filter(lambda text: read_date(text) is not None)  # fmt: skip
 DATED = re.compile(r"[0-9]")
 
 

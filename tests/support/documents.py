@@ -72,39 +72,19 @@ def broken(draw: st.DrawFn) -> bytes:
     put = draw(
         st.sampled_from(
             [
-                b"",
-                b",",
-                b'"',
-                b"{",
-                b"]",
-                b"\\",
-                b"\xff",
-                b"\0",
-                b"\xed\xa0\x80",
-                rb"\ud800",
-                b" 1",
-                b"id",
+                b"", b",", b'"', b"{", b"]", b"\\", b"\xff", b"\0", b"\xed\xa0\x80", rb"\ud800",
+                b" 1", b"id",
             ]
         )
-    )
+    )  # fmt: skip
     return body[:at] + put + body[end:]
 
 
 def paths(*, wild: bool, empty: bool = True) -> st.SearchStrategy[Path]:
     """Selectors; ``wild`` ones may hold ``.*`` and ``..``."""
     plain: list[str | int | PathStep] = [
-        "a",
-        "b",
-        "id",
-        "é",
-        "x/y",
-        'q"',
-        "k",
-        0,
-        1,
-        PathStep.EACH,
-        PathStep.EACH,
-    ]
+        "a", "b", "id", "é", "x/y", 'q"', "k", 0, 1, PathStep.EACH, PathStep.EACH,
+    ]  # fmt: skip
     steps = st.sampled_from([*plain, *([PathStep.MEMBERS, PathStep.DEEP] if wild else [])])
     made = st.lists(steps, min_size=0 if empty else 1, max_size=3)
     return made.map(

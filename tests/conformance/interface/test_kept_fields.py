@@ -124,15 +124,9 @@ async def test_what_is_not_sent_again_is_cleared(kept):
     assert (first.status, again.status) == (201, 201)
     left = {name for name, value in again.json.items() if value is not None}
     assert left == {
-        "record_key",
-        "key",
-        "key9",
-        "version",
-        "created_at",
-        "updated_at",
-        "country",
+        "record_key", "key", "key9", "version", "created_at", "updated_at", "country",
         "attachments",
-    }
+    }  # fmt: skip
     assert (again.json["version"], again.json["created_at"]) == (2, first.json["created_at"])
     assert again.json["updated_at"] > first.json["updated_at"]
     changed = {"country": "se", "records": [{"key": "fff", "range_key": 5}]}

@@ -27,22 +27,14 @@ async def served(python: Path, folder: Path) -> AsyncIterator[Served]:
     log = bytearray()
     process = await asyncio.create_subprocess_exec(
         *(
-            str(python),
-            "-W",
-            "ignore",
-            "-m",
-            "gunicorn",
-            "wsgi:application",
-            "--bind",
-            "127.0.0.1:0",
-            "--threads",
-            "4",
+            str(python), "-W", "ignore", "-m", "gunicorn", "wsgi:application", "--bind",
+            "127.0.0.1:0", "--threads", "4",
         ),
         *("--keep-alive", "30", "--access-logfile", "-", "--no-control-socket"),
         cwd=folder,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-    )
+    )  # fmt: skip
     port: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
     reading = asyncio.create_task(_read(process, log, port))
     try:

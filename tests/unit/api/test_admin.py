@@ -91,17 +91,9 @@ async def test_the_list_has_every_client_and_no_secret(scene):
     assert answer.json["meta"] == {"count": 2, "limit": 100, "offset": 0, "total": 2}
     found = {item["client_id"]: item for item in answer.json["data"]}[made.client.id]
     assert set(found) == {
-        "client_id",
-        "name",
-        "environment_id",
-        "admin",
-        "policies",
-        "roles",
-        "emergency_roles",
-        "emergency",
-        "disabled",
-        "created_at",
-    }
+        "client_id", "name", "environment_id", "admin", "policies", "roles", "emergency_roles",
+        "emergency", "disabled", "created_at",
+    }  # fmt: skip
     assert (found["name"], found["admin"], found["disabled"]) == ("shop", False, False)
     assert b"argon2" not in answer.body
     page = await client("GET", "/api/clients?limit=1&offset=1", chief)

@@ -165,16 +165,9 @@ RECORD = Record(
 def test_every_field_is_there_and_null_without_a_value() -> None:
     made = record_json(FULL.render(RECORD), "se")
     names = {
-        "record_key",
-        "key",
-        "body",
-        "precommit_body",
-        "profile_key",
-        "parent_key",
-        "range_key",
-        "version",
-        "created_at",
-    }
+        "record_key", "key", "body", "precommit_body", "profile_key", "parent_key", "range_key",
+        "version", "created_at",
+    }  # fmt: skip
     names |= {
         "updated_at",
         "expires_at",

@@ -388,20 +388,13 @@ def _values(*members: str) -> Any:
         ),
         (
             (
-                "KeyRing",
-                "properties",
-                "data",
-                "items",
-                "properties",
-                "reseal",
-                "properties",
-                "state",
-                "enum",
+                "KeyRing", "properties", "data", "items", "properties", "reseal", "properties",
+                "state", "enum",
             ),
             [*map(str, JobState)],
         ),
     ],
-)
+)  # fmt: skip
 def test_what_is_written_out_is_what_the_program_knows(written, known):
     assert _values(*written) == known
 

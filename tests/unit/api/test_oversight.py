@@ -146,15 +146,10 @@ async def test_a_client_of_another_environment_reads_its_own_lines_alone(here):
 @table(
     "query",
     [
-        "event=nothing",
-        "from=yesterday",
-        "record=c-1",
-        "schema=contact",
-        "limit=0",
-        "after=x",
+        "event=nothing", "from=yesterday", "record=c-1", "schema=contact", "limit=0", "after=x",
         "who=me",
     ],
-)
+)  # fmt: skip
 async def test_a_search_that_cannot_be_read_is_refused(here, query):
     answer = await here.client("GET", f"/api/audit?{query}", "auditor")
     assert (answer.status, answer.json["code"]) == (400, "invalid_input")

@@ -94,15 +94,8 @@ async def test_a_read_is_answered_as_by_the_general_way(here, prompt, name):
 async def test_generated_finds_are_answered_as_by_the_general_way(here, prompt):
     drawn = random.Random(20261128)  # the same in every run
     values: list[Any] = [
-        "ann1@example.com",
-        "ann59@example.com",
-        "",
-        "x",
-        None,
-        5,
-        ["ann3@example.com"],
-        {},
-    ]
+        "ann1@example.com", "ann59@example.com", "", "x", None, 5, ["ann3@example.com"], {},
+    ]  # fmt: skip
     for _ in range(150):
         content: dict[str, Any] = {}
         if drawn.random() < 0.8:

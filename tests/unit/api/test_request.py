@@ -36,15 +36,10 @@ def test_a_number_that_nothing_can_hold_is_refused(body):
 @table(
     "body",
     [
-        b'{"a":1,"a":2}',
-        b'{"a":1,"a" :2}',
-        b'{"a" :1,"a" :2}',
-        b'{"a":1,"\\u0061":2}',
-        b'[{"b":{"a":1,"a":2}}]',
-        b'{"a":"x\\":y","b":1,"b":2}',
-        b'{"a"\n:1,"a"\t:2}',
+        b'{"a":1,"a":2}', b'{"a":1,"a" :2}', b'{"a" :1,"a" :2}', b'{"a":1,"\\u0061":2}',
+        b'[{"b":{"a":1,"a":2}}]', b'{"a":"x\\":y","b":1,"b":2}', b'{"a"\n:1,"a"\t:2}',
     ],
-)
+)  # fmt: skip
 def test_a_member_that_stands_twice_is_refused(body):
     assert "twice" in refused(body)
 

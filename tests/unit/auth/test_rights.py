@@ -60,14 +60,8 @@ def test_a_hidden_field_is_not_in_the_view_and_nothing_can_be_asked_of_a_redacte
     view = rights(read_policy("support", EXAMPLE)).view
     assert view is not None
     assert [field.name for field in view.fields] == [
-        "id",
-        "email",
-        "phone",
-        "city",
-        "region",
-        "secret",
-        "age",
-    ]
+        "id", "email", "phone", "city", "region", "secret", "age",
+    ]  # fmt: skip
     assert view.field("email").storage is Storage.ENCRYPTED
     assert not view.field("email").partial_match
     assert view.field("city") is SCHEMA.field("city")

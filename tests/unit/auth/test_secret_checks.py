@@ -126,17 +126,8 @@ async def test_each_source_has_its_turn_after_every_other_one_and_known_ones_com
     secret_checks = SecretChecks(threads=1, waiting=20)
     crowd = [("a", False)] * 6 + [("b", False), ("c", False), ("k", True), ("k", True)]
     assert await served(secret_checks, crowd) == [
-        "k8",
-        "k9",
-        "a0",
-        "b6",
-        "c7",
-        "a1",
-        "a2",
-        "a3",
-        "a4",
-        "a5",
-    ]
+        "k8", "k9", "a0", "b6", "c7", "a1", "a2", "a3", "a4", "a5",
+    ]  # fmt: skip
     secret_checks.close()
 
 

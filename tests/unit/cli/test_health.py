@@ -145,13 +145,8 @@ def test_a_probe_loads_no_part_of_the_server():
     assert (
         loaded
         & {
-            "aiohttp",
-            "asyncio",
-            "cryptography",
-            "proxy.bootstrap.instance",
-            "sqlite3",
-            "structlog",
-            "uvloop",
+            "aiohttp", "asyncio", "cryptography", "proxy.bootstrap.instance", "sqlite3",
+            "structlog", "uvloop",
         }
         == set()
-    )
+    )  # fmt: skip

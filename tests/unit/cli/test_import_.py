@@ -217,14 +217,8 @@ def test_a_record_of_another_country_is_refused_and_each_country_asked_about_onc
         instance=instance,
     )
     assert [entry.record is None for entry in found] == [
-        False,
-        True,
-        False,
-        True,
-        True,
-        False,
-        True,
-    ]
+        False, True, False, True, True, False, True,
+    ]  # fmt: skip
     assert "another country" in found[1].fault
     assert instance.asked == ["se", "de", "DE"]
 

@@ -49,17 +49,9 @@ def test_derived_keys_are_hkdf_expand_of_the_label():
 
 def test_no_two_lists_of_parts_spell_one_label():
     lists = [
-        (),
-        ("",),
-        ("", ""),
-        ("a", "bc"),
-        ("ab", "c"),
-        ("abc",),
-        ("a", "b", "c"),
-        ("a", "", "bc"),
-        ("é",),
-        ("e\u0301",),
-    ]
+        (), ("",), ("", ""), ("a", "bc"), ("ab", "c"), ("abc",), ("a", "b", "c"), ("a", "", "bc"),
+        ("é",), ("e\u0301",),
+    ]  # fmt: skip
     assert len({spell_label(*parts) for parts in lists}) == len(lists)
 
 

@@ -191,20 +191,14 @@ async def test_the_form_of_a_new_contact_leads_to_its_page(client: aiohttp.Clien
             **{
                 name: FORM[name]
                 for name in (
-                    "first_name",
-                    "last_name",
-                    "email",
-                    "phone",
-                    "birth_date",
-                    "card",
-                    "note",
+                    "first_name", "last_name", "email", "phone", "birth_date", "card", "note",
                 )
             },
             "address": {"street": "Sveavägen 21", "city": "Stockholm"},
             "tags": [],
             "vip": True,
         }
-    ]
+    ]  # fmt: skip
 
 
 async def test_the_form_of_a_contact_leaves_its_tags_alone(client: aiohttp.ClientSession) -> None:

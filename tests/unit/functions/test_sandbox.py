@@ -268,15 +268,8 @@ async def test_the_libraries_that_functions_are_made_of_work(runner):
         mimetypes.guess_type("a.pdf")[0]]
     """
     assert await attempt(runner, "import os\n" + textwrap.dedent(code)) == [
-        49,
-        41,
-        20,
-        7200,
-        "ca97",
-        16,
-        True,
-        "application/pdf",
-    ]
+        49, 41, 20, 7200, "ca97", 16, True, "application/pdf",
+    ]  # fmt: skip
 
 
 # ------------------------------------------------ the network

@@ -259,15 +259,10 @@ async def test_requests_that_come_together_ask_once():
 @table(
     "fields",
     [
-        (),
-        ("",),
-        ("Basic c2FsZXM6eA==",),
-        ("Bearer",),
-        ("Bearer ",),
-        ("Bearer sales",),
+        (), ("",), ("Basic c2FsZXM6eA==",), ("Bearer",), ("Bearer ",), ("Bearer sales",),
         ("Bearer é",),
     ],
-)
+)  # fmt: skip
 async def test_nothing_that_proves_a_role_is_a_caller_without_one(fields):
     door = Door(JWT)
     assert await door.view(*fields) is UNKNOWN_VIEW

@@ -110,16 +110,10 @@ def test_what_comes_behind_no_request_is_held_back_until_somebody_reads_it_away(
 @table(
     "rest",
     [
-        b"zz\r\n",
-        b"3\nabc\n",
-        b"0\n\n",
-        b"0\r\nX: y\n\n",
-        b"3\r\nabcd\r\n",
-        b"3;x\ny\r\nabc\r\n",
-        b"0\r\nX : y\r\n\r\n",
-        b"0\r\nX: y\r\n z\r\n\r\n",
+        b"zz\r\n", b"3\nabc\n", b"0\n\n", b"0\r\nX: y\n\n", b"3\r\nabcd\r\n", b"3;x\ny\r\nabc\r\n",
+        b"0\r\nX : y\r\n\r\n", b"0\r\nX: y\r\n z\r\n\r\n",
     ],
-)
+)  # fmt: skip
 async def test_a_body_that_breaks_its_framing_ends_it(rest):
     one = reader()
     messages = one.feed(get("/", "Transfer-Encoding: chunked", method="POST") + b"2\r\nab\r\n")

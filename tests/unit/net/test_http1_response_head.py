@@ -150,15 +150,10 @@ def test_any_bytes_are_read_or_refused(data):
 @table(
     "data",
     [
-        b"",
-        b"H",
-        b"HTTP/1.",
-        b"HTTP/1.1 200 OK",
-        b"HTTP/1.1 200 OK\r",
-        b"HTTP/1.1 200 OK\r\nX: y\r\nZ\r",
-        b"HTTP/1.1 200 OK\nX: y\n",
+        b"", b"H", b"HTTP/1.", b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK\r",
+        b"HTTP/1.1 200 OK\r\nX: y\r\nZ\r", b"HTTP/1.1 200 OK\nX: y\n",
     ],
-)
+)  # fmt: skip
 def test_the_beginning_of_a_head_is_waited_for(data):
     assert check_response_start(data) is data
 
@@ -166,17 +161,12 @@ def test_the_beginning_of_a_head_is_waited_for(data):
 @table(
     "data",
     [
-        b"X",
-        b"\r\nHTTP/1.1 200 OK",
-        b"HTTP/2",
-        b"HTTP/1.1 200 OK\r\nX: y\n",
-        b"HTTP/1.1 200 OK\r\nno colon\r\nX",
-        b"HTTP/1.1 20 OK\r\n",
-        b"HTTP/1.1 200 OK\r\nX: \x00\r\n",
-        b"HTTP/1.1 200 OK\nX: y\r\n",
+        b"X", b"\r\nHTTP/1.1 200 OK", b"HTTP/2", b"HTTP/1.1 200 OK\r\nX: y\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\nX", b"HTTP/1.1 20 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nX: \x00\r\n", b"HTTP/1.1 200 OK\nX: y\r\n",
         b"HTTP/1.1 200 OK\nX: y\rz\n\n",
     ],
-)
+)  # fmt: skip
 def test_what_can_never_become_a_head_is_refused_at_once(data):
     with pytest.raises(BadMessageError):
         check_response_start(data)

@@ -427,15 +427,9 @@ def test_names_stand_for_public_addresses_and_for_those_of_the_networks(address)
 @table(
     "address",
     [
-        "127.0.0.1",
-        "::1",
-        "10.2.0.1",
-        "169.254.169.254",
-        "fe80::1%3",
-        "fd00::1",
-        "::ffff:127.0.0.1",
-        "64:ff9b::7f00:1",
+        "127.0.0.1", "::1", "10.2.0.1", "169.254.169.254", "fe80::1%3", "fd00::1",
+        "::ffff:127.0.0.1", "64:ff9b::7f00:1",
     ],
-)
+)  # fmt: skip
 def test_they_do_not_stand_for_anything_else(address):
     assert not GIVEN.allows(address)

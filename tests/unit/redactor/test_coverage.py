@@ -118,22 +118,10 @@ def test_what_only_looks_alike_is_not_suspected(text):
 @table(
     "unit",
     [
-        "a",
-        "1",
-        "1 ",
-        "a@",
-        "a.",
-        "A1",
-        "+1 ",
-        "0123 ",
-        "4111 ",
-        "SE12 ",
-        "firstname ",
-        "-",
-        "\n\r",
-        "1987-04-05",
+        "a", "1", "1 ", "a@", "a.", "A1", "+1 ", "0123 ", "4111 ", "SE12 ", "firstname ", "-",
+        "\n\r", "1987-04-05",
     ],
-)
+)  # fmt: skip
 def test_a_slice_of_any_text_is_looked_at_in_no_time(unit):
     small, large = unit * (1024 // len(unit)), unit * (4096 // len(unit))
 

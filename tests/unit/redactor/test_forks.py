@@ -228,27 +228,16 @@ def test_a_head_that_says_something_else_is_for_the_operation_without_conditions
     "query",
     [
         *(
-            "Do=add",
-            "DO=add",
-            "do[]=add",
-            "do.=add",
-            "do%00=add",
-            "+do=add",
-            ".do=add",
+            "Do=add", "DO=add", "do[]=add", "do.=add", "do%00=add", "+do=add", ".do=add",
             "do[x]=add",
         ),
         *(
-            "a;do=add",
-            "do=x;do=add",
-            "x&amp;do=add",
-            "#&do=add",
-            "do=add#",
-            "do=add;x",
+            "a;do=add", "do=x;do=add", "x&amp;do=add", "#&do=add", "do=add#", "do=add;x",
             "do=%00add",
         ),
         *("do=07", "do=7.0", "do=%EF%BC%97", "do='add'"),
     ],
-)
+)  # fmt: skip
 def test_a_query_that_some_applications_read_otherwise_is_refused(query):
     with pytest.raises(VaultError) as caught:
         fork(ACTIONS[0], DEFAULT).by_head(b"/p?" + query.encode(), ())

@@ -136,15 +136,10 @@ def test_other_ids_stay_as_they_are(text):
 @table(
     ("text", "plainly"),
     [
-        ("01", "1"),
-        ("+1", "1"),
-        (" 1", "1"),
-        ("1_0", "10"),
-        ("\uff11", "1"),
-        ("00", "0"),
+        ("01", "1"), ("+1", "1"), (" 1", "1"), ("1_0", "10"), ("\uff11", "1"), ("00", "0"),
         ("-07", "-7"),
     ],
-)
+)  # fmt: skip
 def test_a_number_in_another_spelling(text, plainly):
     assert numeric_id(text) == plainly
 
@@ -193,18 +188,11 @@ def test_form_types(value):
 @table(
     "value",
     [
-        b"text/html; charset=iso-8859-1",
-        b"multipart/form-data; boundary=x",
-        b"text/plain; oops",
-        b"application/jsonx",
-        b"json",
-        b"",
-        b"application/json-seq",
-        b"application/x-ndjson",
-        b"application json",
-        b"text/html; charset",
+        b"text/html; charset=iso-8859-1", b"multipart/form-data; boundary=x", b"text/plain; oops",
+        b"application/jsonx", b"json", b"", b"application/json-seq", b"application/x-ndjson",
+        b"application json", b"text/html; charset",
     ],
-)
+)  # fmt: skip
 def test_other_types(value):
     assert of(value) is Media.OTHER
 

@@ -71,24 +71,13 @@ def test_a_body_of_another_type_names_none(declared):
 @table(
     "body",
     [
-        b"_method=PUT",
-        b"a=1&_method=put&b=2",
-        b"%5Fmethod=%70ut",
-        b"_METHOD=+put+",
-        b"_method[]=PUT",
-        b"_method%5Bx%5D=PUT",
-        b"[_method]=PUT",
-        b".method=PUT",
-        b"+_method+=PUT",
-        b"_method%00x=PUT%00x",
-        b"%u005fmethod=PUT",
-        b"x-http-method-override=PUT",
-        b"a=1;_method=PUT",
-        b"_method=PUT&_method=put&_method=&_method",
-        b"\xff=\xff&_method=PUT",
+        b"_method=PUT", b"a=1&_method=put&b=2", b"%5Fmethod=%70ut", b"_METHOD=+put+",
+        b"_method[]=PUT", b"_method%5Bx%5D=PUT", b"[_method]=PUT", b".method=PUT", b"+_method+=PUT",
+        b"_method%00x=PUT%00x", b"%u005fmethod=PUT", b"x-http-method-override=PUT",
+        b"a=1;_method=PUT", b"_method=PUT&_method=put&_method=&_method", b"\xff=\xff&_method=PUT",
         b"_met%FFhod=P\xffUT%ED%A0%80",
     ],
-)
+)  # fmt: skip
 def test_a_form_names_a_method(body):
     for types in ((FORM,), (), ("text/plain",), (FORM + "; charset=ISO-8859-1",), (FORM, JSON)):
         assert read(body, *types) == "PUT"
@@ -97,17 +86,10 @@ def test_a_form_names_a_method(body):
 @table(
     "body",
     [
-        b"",
-        b"a=_method",
-        b"a=1&method=PUT",
-        b"payment_method=PUT",
-        b"user[_method]=PUT",
-        b"_method=",
-        b"_method",
-        b'{"_method": "PUT"}',
-        b'{"_method": "PUT"',
+        b"", b"a=_method", b"a=1&method=PUT", b"payment_method=PUT", b"user[_method]=PUT",
+        b"_method=", b"_method", b'{"_method": "PUT"}', b'{"_method": "PUT"',
     ],
-)
+)  # fmt: skip
 def test_a_form_names_none(body):
     assert read(body, FORM) is None
 
@@ -153,18 +135,11 @@ def test_a_json_object_names_a_method(body):
 @table(
     "body",
     [
-        b"{}",
-        b"not json",
-        b"null // method",
-        b'{"a": "_method"}',
-        b'{"a": {"_method": "PUT"}}',
-        b'[{"_method": "PUT"}]',
-        b'{"_method": null}',
-        b'{"payment_method": "PUT"}',
-        b'{"a": "x&_method=PUT&"}',
-        b'{"a": 1',
+        b"{}", b"not json", b"null // method", b'{"a": "_method"}', b'{"a": {"_method": "PUT"}}',
+        b'[{"_method": "PUT"}]', b'{"_method": null}', b'{"payment_method": "PUT"}',
+        b'{"a": "x&_method=PUT&"}', b'{"a": 1',
     ],
-)
+)  # fmt: skip
 def test_json_names_none(body):
     assert read(body, JSON) is None
 
@@ -189,20 +164,12 @@ def test_what_cannot_be_read_is_refused(body, types):
 @table(
     "name",
     [
-        b'"_method"',
-        b"_method",
-        b'"_METHOD"; x=y',
-        b'" _method"',
-        b'"_method[]"',
-        b'"_me\\thod"',
-        b'"%5fmethod"',
-        b'"X-HTTP-Method-Override"',
-        b'"=?utf-8?B?X21ldGhvZA==?="',
-        b'" =?utf-8?B?X21ldGhvZA==?="',
-        b"=?utf-8?Q?=5fmethod?=",
+        b'"_method"', b"_method", b'"_METHOD"; x=y', b'" _method"', b'"_method[]"', b'"_me\\thod"',
+        b'"%5fmethod"', b'"X-HTTP-Method-Override"', b'"=?utf-8?B?X21ldGhvZA==?="',
+        b'" =?utf-8?B?X21ldGhvZA==?="', b"=?utf-8?Q?=5fmethod?=",
         b'"a"; name*0="_met"; name*1="hod"',
     ],
-)
+)  # fmt: skip
 def test_a_part_that_may_name_a_method_is_refused(name):
     assert refused(part(name), PARTS) is Code.UNREADABLE_BODY
 

@@ -49,16 +49,10 @@ def test_what_is_no_template_is_refused_with_what_to_write(text, words):
 @table(
     ("wide", "narrow"),
     [
-        ("/a/{x}", "/a/b"),
-        ("/{x}", "/{x}.json"),
-        ("/{x}b", "/{x}ab"),
-        ("/a/{r*}", "/a/{x}"),
-        ("/a/{r*}", "/a/{x}/b"),
-        ("/{r*}", "/a/{r*}"),
-        ("/{x}", "/{y}"),
-        ("/a", "/a/"),
+        ("/a/{x}", "/a/b"), ("/{x}", "/{x}.json"), ("/{x}b", "/{x}ab"), ("/a/{r*}", "/a/{x}"),
+        ("/a/{r*}", "/a/{x}/b"), ("/{r*}", "/a/{r*}"), ("/{x}", "/{y}"), ("/a", "/a/"),
     ],
-)
+)  # fmt: skip
 def test_a_template_covers_what_matches_a_part_of_it(wide, narrow):
     assert covers(parse_template(wide), parse_template(narrow))
     assert overlaps(parse_template(wide), parse_template(narrow))

@@ -45,13 +45,8 @@ def test_a_leaf_may_be_any_value():
     body = '{"a":null,"b":[1, 2],"c":{"d" : "ü"},"e":-1.50e+3,"f":"","g":true}'.encode()
     found = select(body, "$", "a", "b", "c", "e", "f", "g")
     assert [raw for _, raw in texts(found, body)[0]] == [
-        b"null",
-        b"[1, 2]",
-        '{"d" : "ü"}'.encode(),
-        b"-1.50e+3",
-        b'""',
-        b"true",
-    ]
+        b"null", b"[1, 2]", '{"d" : "ü"}'.encode(), b"-1.50e+3", b'""', b"true",
+    ]  # fmt: skip
 
 
 def test_an_array_of_objects_means_each_of_them_however_nested():

@@ -31,15 +31,8 @@ ANN = {
 }  # fmt: skip
 ALL = "id name email born address { street city } tags vip"
 MARKERS = (
-    "Wexham",
-    "Lom\u00e8",
-    "Lom\\u00e8",
-    "wexlomere",
-    "1931-02-27",
-    "Flumper",
-    "yx-",
-    "secret",
-)
+    "Wexham", "Lom\u00e8", "Lom\\u00e8", "wexlomere", "1931-02-27", "Flumper", "yx-", "secret",
+)  # fmt: skip
 
 
 class Office:

@@ -21,20 +21,10 @@ from tests.support.table import table
 @table(
     "text",
     [
-        "0",
-        "-0",
-        "10",
-        "1.5",
-        "-1e5",
-        "1E+05",
-        "1.0e-1",
-        '""',
-        r'"\"\\\/\b\f\n\r\t\u00eA"',
-        '"é"',
-        "true",
-        "null",
+        "0", "-0", "10", "1.5", "-1e5", "1E+05", "1.0e-1", '""', r'"\"\\\/\b\f\n\r\t\u00eA"', '"é"',
+        "true", "null",
     ],
-)
+)  # fmt: skip
 def test_a_scalar_is_matched_whole(text):
     match = grammar.SCALAR.match(evened(text.encode()))
     assert match
@@ -44,23 +34,10 @@ def test_a_scalar_is_matched_whole(text):
 @table(
     "text",
     [
-        "",
-        "+1",
-        ".5",
-        "-",
-        "-a",
-        '"',
-        '"\n"',
-        r'"\x"',
-        r'"\u12"',
-        '"\\"',
-        "True",
-        "nul",
-        "'a'",
-        "[",
-        "NaN",
+        "", "+1", ".5", "-", "-a", '"', '"\n"', r'"\x"', r'"\u12"', '"\\"', "True", "nul", "'a'",
+        "[", "NaN",
     ],
-)
+)  # fmt: skip
 def test_anything_else_is_no_scalar(text):
     assert not grammar.SCALAR.match(evened(text.encode()))
 
@@ -74,15 +51,10 @@ def test_a_number_that_goes_on_wrongly_is_not_matched_whole(text):
 @table(
     "text",
     [
-        "{}",
-        "[ ]",
-        "[1]",
-        '{"a":1}',
-        '{"a" : 1 , "b":[]}',
-        '[1,"]",{"x":"}"}, [[2]] ,3]',
+        "{}", "[ ]", "[1]", '{"a":1}', '{"a" : 1 , "b":[]}', '[1,"]",{"x":"}"}, [[2]] ,3]',
         '[[],[],{"a":{},"b":1,"c":[1,2]}]',
     ],
-)
+)  # fmt: skip
 @table("times", [1, 31, 32, 33, 501, 502, 1500])
 def test_a_container_is_stepped_over_however_long(text, times):
     for many in (
@@ -104,21 +76,10 @@ def test_what_stands_before_and_behind_is_not_touched(text):
 @table(
     "text",
     [
-        "[",
-        "[1",
-        "[1,]",
-        "[,1]",
-        "[1 2]",
-        '{"a"}',
-        '{"a":}',
-        "{a:1}",
-        '{"a":1,}',
-        '{"a":1 "b":2}',
-        "[1}",
-        '{"a":[}',
-        "[01]",
+        "[", "[1", "[1,]", "[,1]", "[1 2]", '{"a"}', '{"a":}', "{a:1}", '{"a":1,}', '{"a":1 "b":2}',
+        "[1}", '{"a":[}', "[01]",
     ],
-)
+)  # fmt: skip
 def test_a_broken_container_is_unreadable(text):
     with pytest.raises(VaultError) as caught:
         grammar.skip(text.encode(), 0, 64, 64)

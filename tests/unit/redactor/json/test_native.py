@@ -48,16 +48,11 @@ PIECES = (
     *(b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\t", b"\n", b"\0", b"\x1f", b"-"),
     *(b"0", b"1.", b".5", b"1e", b"tru", b"nulll", b"NaN", b"\\u12", b"\\ud800", b"\\udc00"),
     *(
-        b"\xff",
-        b"\xc3",
-        b"\xed\xa0\x80",
-        b"\xc0\x80",
-        b"\xf4\x90\x80\x80",
-        b"\xe0\x80\x80",
+        b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe0\x80\x80",
         b"\xef",
     ),
     *(b'"name":1,', b'"Name":1,', b'"a ":2,', b'"b.c":3,', b'"\\u0061":4,', b"\xf0\x9f\x98\x80"),
-)
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -266,19 +261,9 @@ def test_strings_are_read_alike_with_sixteen_bytes_at_a_time_and_with_eight(find
 
 #: Values of members, as they are written.
 _WRITTEN = (
-    '"Ann"',
-    '"Bo Lee"',
-    '"é€😀"',
-    '""',
-    "null",
-    "7",
-    '"q\\""',
-    '"x\\u0041"',
-    "[1]",
-    "true",
-    '" "',
+    '"Ann"', '"Bo Lee"', '"é€😀"', '""', "null", "7", '"q\\""', '"x\\u0041"', "[1]", "true", '" "',
     '"\x7f"',
-)
+)  # fmt: skip
 
 
 def test_texts_are_cut_out_as_by_python(code, monkeypatch):

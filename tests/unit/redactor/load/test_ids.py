@@ -166,16 +166,10 @@ def test_selectors_that_can_select_the_same_place_overlap(one, other):
 @table(
     ("one", "other"),
     [
-        ("$.a", "$.b"),
-        ("$.t[0]", "$.t[1]"),
-        ("$.t[*]", "$.t.a"),
-        ("$.*", "$[0]"),
-        ("$..a", "$.b"),
-        ("$..a", "$..b"),
-        ("$.a.b", "$.a.c"),
-        ("$.*", "$[*]"),
+        ("$.a", "$.b"), ("$.t[0]", "$.t[1]"), ("$.t[*]", "$.t.a"), ("$.*", "$[0]"), ("$..a", "$.b"),
+        ("$..a", "$..b"), ("$.a.b", "$.a.c"), ("$.*", "$[*]"),
     ],
-)
+)  # fmt: skip
 def test_selectors_of_different_places_do_not(one, other):
     assert not selectors_overlap(parse_jsonpath(one), parse_jsonpath(other))
     assert not selectors_overlap(parse_jsonpath(other), parse_jsonpath(one))

@@ -25,18 +25,9 @@ def test_blocks_come_once_each_from_the_outside_in():
     assert names[0] == "rule file"
     assert len(names) == len(set(names))
     assert {
-        "endpoint",
-        "limits",
-        "entity",
-        "field",
-        "token",
-        "operation",
-        "request",
-        "response",
-        "parameter",
-        "on_error",
-        "test",
-    } <= set(names)
+        "endpoint", "limits", "entity", "field", "token", "operation", "request", "response",
+        "parameter", "on_error", "test",
+    } <= set(names)  # fmt: skip
 
 
 def test_no_key_is_both_supported_and_not_supported_yet():

@@ -164,22 +164,9 @@ def test_several_recordings_are_one():
 
 #: What no instance writes, and another program may.
 ODD = (
-    "",
-    "a b",
-    "a\nINJECTED: x",
-    "}}{",
-    '"',
-    "#",
-    "*",
-    "\u2028",
-    "\0",
-    "$.x",
-    "[*]",
-    "..",
-    "x" * 9999,
-    "%ff",
-    "<<",
-)
+    "", "a b", "a\nINJECTED: x", "}}{", '"', "#", "*", "\u2028", "\0", "$.x", "[*]", "..",
+    "x" * 9999, "%ff", "<<",
+)  # fmt: skip
 
 
 @table("odd", ODD)

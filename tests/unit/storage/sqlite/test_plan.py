@@ -152,14 +152,8 @@ def test_rows_that_have_all_hashes_are_found_by_the_rarest(
     bounds = (Compared("@rid", Compare.GT, 15), Compared("@rid", Compare.LTE, 29))
     text, values = tokens.rids(Indexed((h(2),)), bounds)
     assert [rid for (rid,) in connection_tokens.execute(text, values)] == [
-        16,
-        18,
-        20,
-        22,
-        24,
-        26,
-        28,
-    ]
+        16, 18, 20, 22, 24, 26, 28,
+    ]  # fmt: skip
 
 
 def test_rows_of_alternatives_are_listed_up_to_as_many_as_are_wanted(

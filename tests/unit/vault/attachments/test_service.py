@@ -81,17 +81,8 @@ async def test_every_range_is_that_of_the_content(files):
     content = os.urandom(PIECE + 70_000)
     made = await files.add(content)
     edges = [
-        0,
-        1,
-        65_535,
-        65_536,
-        65_537,
-        PIECE - 1,
-        PIECE,
-        PIECE + 1,
-        len(content) - 1,
-        len(content),
-    ]
+        0, 1, 65_535, 65_536, 65_537, PIECE - 1, PIECE, PIECE + 1, len(content) - 1, len(content),
+    ]  # fmt: skip
     for start in edges:
         for stop in edges:
             if start < stop:

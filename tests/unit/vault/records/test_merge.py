@@ -76,14 +76,9 @@ async def test_the_history_of_both_is_the_destinations() -> None:
     assert [
         (one.by, one.fields["id"], one.fields["age"], one.updated_at - start) for one in told
     ] == [
-        ("last", "b", 99, 25),
-        ("mover", "b", 22, 20),
-        ("u2", "a", 22, 15),
-        ("u1", "b", 21, 10),
-        ("u0", "a", 20, 5),
-        ("someone", "b", 10, 0),
-        ("someone", "a", 1, 0),
-    ]
+        ("last", "b", 99, 25), ("mover", "b", 22, 20), ("u2", "a", 22, 15), ("u1", "b", 21, 10),
+        ("u0", "a", 20, 5), ("someone", "b", 10, 0), ("someone", "a", 1, 0),
+    ]  # fmt: skip
     assert total == 7
     assert len({one.version for one in told}) == 7
     with pytest.raises(VaultError) as caught:
