@@ -275,8 +275,9 @@ class Notices:
         if not self._displaced:
             self._displaced = True
             _log.warning(
-                "the application gives a new record an id that the vault has already: the values "
-                "before stay with the new ones until an answer shows what the record has",
+                "a create was answered with the id of a record that the vault has: the values "
+                "before stay with the new ones until an answer shows what the record has; it is "
+                "meant where the rules write an update without an id as a create (PATCH /me)",
                 operation=self._operation,
                 entity=self._entity,
             )

@@ -56,13 +56,23 @@ def page_members(
         return {}
     entity, only = fields
     rules = [rule for rule in entity.fields.values() if not only or rule.name in only]
+    names = {rule.name for rule in rules}
     small = {rule.name for rule in rules if needs_record(rule.shape)}
     short = {rule.name for rule in rules if lacks_word(rule.shape)}
     page = restore == Restore.HTML
-    form = body.form if page and body is not None else {}
-    members = {
-        member: name for member, name in form.items() if name in {rule.name for rule in rules}
-    }
+    form = body.form if body is not None else {}
+    if form and not page:
+        faults.add(
+            section.key("form"), "'form' names the elements of a page of HTML; leave it out of text"
+        )
+        form = {}
+    members = {member: name for member, name in form.items() if name in names}
+    for name in sorted({*form.values()} & entity.fields.keys() - names):
+        faults.add(
+            section.key("form"),
+            f"the page shows {name} in an element, and 'only' leaves it out; add {name} to 'only', "
+            "or leave the element out",
+        )
     unclear = small | short
     for name in sorted(unclear - {*members.values()} if single else unclear):
         way = (

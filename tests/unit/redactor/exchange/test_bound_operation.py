@@ -293,8 +293,9 @@ async def test_an_id_that_is_given_again_leaves_the_record_before_in_its_history
     assert one.events["displaced"] == 1
     assert [line["event"] for line in lines()] == [
         (
-            "the application gives a new record an id that the vault has already: the values "
-            "before stay with the new ones until an answer shows what the record has"
+            "a create was answered with the id of a record that the vault has: the values "
+            "before stay with the new ones until an answer shows what the record has; it is "
+            "meant where the rules write an update without an id as a create (PATCH /me)"
         )
     ]
     assert one.audit.lines[-1]["reason"].endswith(

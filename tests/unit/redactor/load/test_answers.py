@@ -52,7 +52,15 @@ def test_a_form_of_one_new_record_names_them_too():
             "other data of the page",
         ),
         (PAGE.replace("RESPONSE", "{only: [text]}"), "'only' goes with restore: html"),
+        (
+            CARD.replace("RESPONSE", "{restore: html, only: [name], form: {birth: born}}"),
+            "the page shows born in an element, and 'only' leaves it out; add born to 'only'",
+        ),
         (PAGE.replace("RESPONSE", "{restore: html, only: [test]}"), "note has no field 'test'"),
+        (
+            CARD.replace("RESPONSE", "{restore: text, only: [name], form: {n: name}}"),
+            "'form' names the elements of a page of HTML; leave it out of text",
+        ),
         (PAGE.replace("RESPONSE", "{restore: xml}"), "'xml' is not known here"),
     ],
 )
