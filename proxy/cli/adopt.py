@@ -8,6 +8,7 @@ data.
 import argparse
 import contextlib
 import os
+import re
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
@@ -92,10 +93,18 @@ def _sites(arguments: Arguments, settings: Settings, plan: WalkPlan) -> tuple[Si
 
 def _header(text: str) -> tuple[str, str]:
     try:
-        name, _, value = resolve_references(text, Path.cwd(), os.environ).partition(":")
+        text = resolve_references(text, Path.cwd(), os.environ)
     except ValueError as error:
         raise VaultError(Code.BAD_SETTINGS, f"--header: {error}.") from None
+    name, colon, value = text.partition(":")
+    if not colon or not _FIELD_NAME.fullmatch(name.strip()):
+        raise VaultError(
+            Code.BAD_SETTINGS, "--header: write 'NAME: VALUE', such as 'Authorization: Bearer …'."
+        )
     return name.strip(), value.strip()
+
+
+_FIELD_NAME: Final = re.compile(r"[-\w!#$%&'*+.^`|~]+", re.ASCII)
 
 
 def _report(walk: RecordWalk, arguments: Arguments) -> int:
@@ -138,6 +147,12 @@ def _lines(walk: RecordWalk, data: dict[str, Any]) -> list[str]:
             f"{command.count_noun(data['missing'], 'record')} in the list, and not found by "
             f"{walk.plan.reading.operation.label}: not counted above, and not written. Does the "
             "rule of the list name the id that stands in that path?"
+        )
+    if not data["records"]:
+        lines.append(
+            f"{data['list']} showed no record. If the application has some, the rule names another "
+            "place than the one where they stand (response: {each: …}), or this caller may not see "
+            "them."
         )
     if data["unseen_fields"]:
         lines.append(
@@ -196,6 +211,22 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _patience(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e6:
+        raise argparse.ArgumentTypeError("write a number of seconds, such as 120")
+    return seconds
+
+
+def _path(text: str) -> str:
+    if text and not text.startswith("/"):
+        raise argparse.ArgumentTypeError("write a path and its query, such as '/people?limit=200'")
+    return text
+
+
 def _rate(text: str) -> float:
     number, _, unit = text.partition("/")
     try:
@@ -216,7 +247,7 @@ _walk_arguments: Final = argument_list(
     argument("--header", action="append", default=[], metavar="'NAME: VALUE'",
         help="sent with each request, such as 'Authorization: Bearer ${env:TOKEN}' or "
         "${file:PATH}"),
-    argument("--list", default="", metavar="PATH",
+    argument("--list", type=_path, default="", metavar="PATH",
         help="path of the list with its query, e.g. '/people?limit=200&sort=id'"),
     argument("--pages", type=_paging, default=Paging(""), metavar="HOW",
         help=f"how the pages of the list follow each other: {PAGING_HELP}"),
@@ -224,7 +255,7 @@ _walk_arguments: Final = argument_list(
         help="records written at most, such as 20/s or 600/m"),
     argument("--parallel", type=_count, default=8, metavar="N",
         help="records that are looked at at the same time, 1 to 32 (default: 8)"),
-    argument("--patience", type=float, default=120.0, metavar="SECONDS",
+    argument("--patience", type=_patience, default=120.0, metavar="SECONDS",
         help="longest time without an answer of either side (default: 120)"),
     argument("--dry-run", action="store_true", help="count, and change nothing"),
     argument("--state", type=Path, metavar="FILE",

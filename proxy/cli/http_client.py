@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 import urllib.parse
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -81,10 +81,12 @@ class HttpClient:
         request: tuple[str, str, bytes, Mapping[str, str]],
         later: Collection[int],
         retry_seconds: float,
+        on_wait: Callable[[HttpAnswer | None], None] = lambda _: None,
     ) -> HttpAnswer | None:
         """Return the answer to a repeatable request: the last one after all attempts.
 
-        ``request``: as ``send_once`` takes it. ``later``: statuses to retry.
+        ``request``: as ``send_once`` takes it. ``later``: statuses to retry. ``on_wait`` is called
+        with what came before each further attempt.
         """
         since, attempt = time.monotonic(), 0
         while True:
@@ -92,6 +94,7 @@ class HttpClient:
             usable = answer is not None and answer.status not in later
             if usable or self._stopped or time.monotonic() - since > retry_seconds:
                 return answer
+            on_wait(answer)
             pause(answer, attempt)
             attempt += 1
 

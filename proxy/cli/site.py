@@ -4,6 +4,7 @@ And how they find the next page of its list.
 """
 
 import re
+import sys
 import threading
 import time
 import urllib.parse
@@ -35,6 +36,7 @@ class Site:
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
         self._patience = patience
         self._http = HttpClient(url, _ANSWER)
+        self._waiting = False  #: whether it was said that this side is waited for
         self._failing = threading.local()  #: ``since``: when writes of a thread got no answer
 
     def read(self, target: str) -> HttpAnswer:
@@ -43,10 +45,19 @@ class Site:
         Raises ``VaultError(UPSTREAM_UNREACHABLE)`` when patience ends.
         """
         request = "GET", target, b"", self._headers
-        answer = self._http.send_with_retries(request, _LATER, self._patience)
+        answer = self._http.send_with_retries(request, _LATER, self._patience, self._tell_waiting)
         if answer is None or answer.status in _LATER:
             raise self._given_up(answer)
+        self._waiting = False
         return answer
+
+    def _tell_waiting(self, answer: HttpAnswer | None) -> None:
+        """Say once that this side is waited for; of all threads one does."""
+        if self._waiting:
+            return
+        self._waiting = True
+        said = "no answer" if answer is None else f"status {answer.status}"
+        print(f"{self.url} gives {said}: waiting up to {self._patience:.0f} s.", file=sys.stderr)
 
     def write(
         self, method: str, target: str, body: bytes, headers: Mapping[str, str]
@@ -136,7 +147,9 @@ def failure_of(site: Site, label: str, answer: HttpAnswer, *, lists: bool = Fals
         "it may not take requests under the name of its host: name the address that it is used by "
         "with --application"
     ) * (answer.status in (400, 421) and "domicile-answer" not in answer.headers)
-    hint = ", or ".join(filter(None, (who, host, "name another list with --list PATH" * lists)))
+    broken = answer.status >= 500
+    other = "name another list with --list PATH" if lists and not broken else ""
+    hint = ", or ".join(filter(None, (who, host, other, "see its log" * broken)))
     hint = hint and f": {hint}"
     return VaultError(
         Code.UPSTREAM_BROKEN, f"{site.url} does not answer {label} ({reason_of(answer)}){hint}."
@@ -239,6 +252,40 @@ class Paging:
     def is_conclusive(self, answer: HttpAnswer) -> bool:
         """Whether one may know that this page is not followed by another one."""
         return bool(self.text) or _value_at(_NEXT, answer.body) is not None
+
+
+class PageTrail:
+    """The pages of one pass so far, which tell a list that goes round for ever."""
+
+    def __init__(self, paging: Paging, label: str) -> None:
+        """``label``: the operation that lists."""
+        self._paging, self._label = paging, label
+        self._targets = set[str]()
+        self._ids: list[str] = []
+
+    def enter(self, target: str) -> None:
+        """Raises ``VaultError(BAD_RULES)`` for a page that was read before."""
+        if target in self._targets:
+            raise self._fault(f"{target} leads to itself, or back to itself, by its next pages")
+        self._targets.add(target)
+
+    def is_end(self, ids: list[str], done: int) -> bool:
+        """Whether a counted page has the records of the one before, as beyond the end of a list.
+
+        ``done``: the steps made before it. Raises ``VaultError(BAD_RULES)`` where the second page
+        has those of the first one.
+        """
+        repeats = self._paging.counted and bool(ids) and ids == self._ids
+        self._ids = ids
+        if repeats and done <= self._paging.step(len(ids)):
+            raise self._fault(
+                "the second page has the records of the first one, so the list does not heed "
+                f"--pages {self._paging.text}; if one answer has all, write --pages whole"
+            )
+        return repeats
+
+    def _fault(self, text: str) -> VaultError:
+        return VaultError(Code.BAD_RULES, f"{self._label}: {text}.")
 
 
 PAGING_HELP: Final = (

@@ -22,7 +22,16 @@ import msgspec
 
 from proxy.cli.command import Progress, write_file
 from proxy.cli.http_client import HttpAnswer
-from proxy.cli.site import PAGING_HELP, Paging, Site, WriteRate, earlier_tag, failure_of, reason_of
+from proxy.cli.site import (
+    PAGING_HELP,
+    PageTrail,
+    Paging,
+    Site,
+    WriteRate,
+    earlier_tag,
+    failure_of,
+    reason_of,
+)
 from proxy.cli.walk_state import read_tally
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.tools.adoption_records import ReadRecord, RecordState, WalkPlan
@@ -152,13 +161,14 @@ class RecordWalk:
     def _pass(self, bar: Progress, workers: ThreadPoolExecutor) -> None:
         paging = self.options.paging
         target: str | None = paging.first(self.plan.target, self.tally.steps)
-        previous = None
+        first, trail = True, PageTrail(paging, self.plan.listing.operation.label)
         while target is not None:
-            if target == previous:
-                raise _list_fault(self, f"{target} leads to itself as its next page")
+            trail.enter(target)
             answer = self._page(self.direct, target)
             records = self.plan.listing.records(answer.body)
-            if previous is None and records:
+            if trail.is_end([one.id for one in records], self.tally.steps):
+                break
+            if first and records:
                 self._refuse_endless(target, answer, len(records))
             if self.tally.heeds is None and records and not self.options.dry_run:
                 self.tally.heeds = self._heeds_conditions(records[0].id)
@@ -170,13 +180,10 @@ class RecordWalk:
                 bar.update()
             for _ in workers.map(self._look, pairs):
                 bar.update()
-            if previous is None:
+            if first:
                 self._refuse_missing(records)
             self.tally.steps += paging.step(len(records))
-            previous, target = (
-                target,
-                paging.following(target, answer, self.tally.steps, len(records)),
-            )
+            first, target = False, paging.following(target, answer, self.tally.steps, len(records))
             if not self.options.dry_run:
                 self._write()
 
@@ -254,8 +261,7 @@ class RecordWalk:
             return None
         body = self.plan.unchanging_body(read[0])
         headers = {"Content-Type": self.plan.content_type, "If-Match": earlier_tag(read[1])}
-        target = self.plan.update_target(ident)
-        answer = self.direct.write(self.plan.method, target, body, headers)
+        answer = self.direct.write(self.plan.method, self.plan.update_target(ident), body, headers)
         heeds = answer is not None and answer.status == _PRECONDITION_FAILED
         if not heeds:
             print(IGNORES_CONDITIONS, file=sys.stderr)
@@ -319,8 +325,7 @@ class RecordWalk:
         site = self.proxied if self.direction.through_proxy else self.direct
         headers = {"Content-Type": self.plan.content_type, **({"If-Match": tag} if tag else {})}
         target = self.plan.update_target(record.id)
-        body = self.plan.update_body(record)
-        answer = site.write(self.plan.method, target, body, headers)
+        answer = site.write(self.plan.method, target, self.plan.update_body(record), headers)
         if answer is not None and answer.status in (401, 403, 405):
             raise VaultError(
                 Code.FORBIDDEN,
@@ -360,8 +365,7 @@ class RecordWalk:
 
     def _record(self, site: Site, ident: str) -> tuple[ReadRecord, str] | None:
         """A record as one side shows it, with its entity tag; ``None`` where it is gone."""
-        target = self.plan.read_target(ident)
-        answer = site.read(target)
+        answer = site.read(self.plan.read_target(ident))
         if answer.status in _GONE:
             return None
         if answer.status != 200:

@@ -116,6 +116,32 @@ def test_words_that_are_no_rate_and_no_paging_are_wrong_usage(office, capsys):
     for words in (("--rate", "fast"), ("--rate", "0/s"), ("--pages", "$.a[*]"), ("--pages", "?")):
         assert main(command(office, *words)) == 2
     assert "such as 20/s" in capsys.readouterr().err
+    for words in (("--patience", "-1"), ("--patience", "soon"), ("--list", "people")):
+        assert main(command(office, *words)) == 2
+        assert "such as" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["Bearer abc", "Authorization Bearer: abc", ": abc"])
+def test_a_header_field_without_its_name_is_refused_before_anything_is_sent(office, told, text):
+    refusal = told(*command(office, "--header", text), status=1)["message"]
+    assert ("'NAME: VALUE'" in refusal, "abc" in refusal) == (True, False)
+    assert office.requests == []
+
+
+def test_a_side_that_does_not_answer_is_named_before_patience_ends(office, told, capsys):
+    office.failures = [503, 503, 503]
+    assert told(*command(office, "--dry-run"))["clear"] == 5
+    assert main(command(office, "--application", "http://127.0.0.1:1", "--patience", "0.1")) == 1
+    said = capsys.readouterr().err
+    assert said.count("gives no answer: waiting up to 0 s.") == 1
+    office.failures = [500]
+    assert "(status 500): see its log." in told(*command(office), status=1)["message"]
+
+
+def test_a_list_without_records_says_what_may_be_wrong(office, told, capsys):
+    office._list = lambda side, query: (200, {"people": list(office.records.values())}, {})
+    assert main(command(office, "--dry-run", "--pages", "whole")) == 0
+    assert "GET /people showed no record." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", ["0", "33", "many"])

@@ -119,10 +119,34 @@ def test_a_list_without_pages_is_refused_unless_it_is_whole(office, walk):
     assert walk("--pages", "whole")["converted"] == 5
 
 
-def test_a_page_that_leads_to_itself_is_refused(office, walk):
+@pytest.mark.parametrize("following", [{0: 0}, {0: 2, 2: 0}, {0: 2, 2: 4, 4: 2}])
+def test_pages_that_lead_back_are_refused(office, walk, following):
     items = office._list
-    office._list = lambda side, query: (200, {**items(side, query)[1], "next": "/people"}, {})
-    assert "leads to itself" in walk(status=1)["message"]
+
+    def round_and_round(side, query):
+        start = int(query.get("start", ["0"])[0])
+        address = f"/people?start={following[start]}" if following[start] else "/people"
+        return 200, {**items(side, query)[1], "next": address}, {}
+
+    office._list = round_and_round
+    assert "leads to itself, or back to itself" in walk(status=1)["message"]
+
+
+@pytest.mark.parametrize("heeded", [True, False])
+def test_a_list_that_repeats_a_counted_page_is_at_its_end_or_does_not_count(office, walk, heeded):
+    """Some answer the last page beyond it, others do not know the parameter."""
+    items, pages = office._list, [["0"], ["2"], ["4"]]
+
+    def clamped(side, query):
+        number = min(int(query["page"][0]), 3) if heeded else 1
+        return 200, {"items": items(side, {"start": pages[number - 1]})[1]["items"]}, {}
+
+    office._list = clamped
+    report = walk("--pages", "page=1", status=0 if heeded else 1)
+    if heeded:
+        assert (report["complete"], report["converted"], report["records"]) == (True, 5, 5)
+    else:
+        assert "does not heed --pages page=1" in report["message"]
 
 
 def test_a_record_that_its_own_address_never_finds_keeps_the_walk_from_its_end(office, walk):
