@@ -316,11 +316,14 @@ class Environments:
     async def end(self, ident: str, agreement: Agreement | None = None) -> None:
         """End an environment and destroy its keys, for ever, even if interrupted. Idempotent.
 
-        ``agreement``: of all replicas, to use it no more. Raises ``VaultError``: CONFLICT, and
-        REPLICAS_RUNNING where not all agree.
+        ``agreement``: of all replicas, to use it no more. Raises ``VaultError``: CONFLICT,
+        REPLICAS_RUNNING where not all agree, and SCHEMA_BUSY where one has taken the mark away.
         """
         environment = self._book[ident]
         if environment.removed_at is None:
+            if agreement is not None and not environment.ending:
+                text = f"Another instance goes on with the environment {ident!r}; try again."
+                raise VaultError(Code.SCHEMA_BUSY, text)
             ended = msgspec.structs.replace(environment, removed_at=self._clock(), ending=0)
 
             def write(name: str, content: bytes | None, expected: bytes | None) -> NoteWrite:

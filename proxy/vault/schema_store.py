@@ -142,9 +142,16 @@ class Entries:
         """Forget a schema and the place of its records, and remember that their table has to be
         dropped; ``agreement``: of the other replicas, to use it no more.
 
-        Raises ``VaultError``: ``CONFLICT`` when another process has changed one of the notes, and
-        ``REPLICAS_RUNNING`` where not all agree.
+        Raises ``VaultError``: ``CONFLICT`` when another process has changed one of the notes,
+        ``REPLICAS_RUNNING`` where not all agree, and ``SCHEMA_BUSY`` where one has taken the mark
+        of the end away: others agreed to a catalog in which the schema stays.
         """
+        if agreement is not None and not (name in self.schemas and self.schemas[name].ending):
+            raise VaultError(
+                Code.SCHEMA_BUSY,
+                f"Another instance goes on with the schema {name!r}, perhaps one of an earlier "
+                "version; try again.",
+            )
         left = {other: entry for other, entry in self._book.schemas.items() if other != name}
         book = msgspec.structs.replace(self._book, schemas=left, doomed=(*self._book.doomed, table))
         write = NoteWrite(self._note, _encode(book), self._written)

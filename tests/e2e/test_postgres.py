@@ -272,7 +272,8 @@ async def test_the_database_is_killed_at_random_and_loses_nothing(
             await asyncio.to_thread(server.kill)
             await asyncio.sleep(random.uniform(0, 0.5))
             await asyncio.to_thread(server.start)
-            await recovered(writers, time.monotonic(), 5)
+            took = await recovered(writers, time.monotonic(), 5)
+            print("killed: served again after", round(took, 2))
     assert writers.refused > 0
     assert len(writers.acknowledged) > 20
     assert writers.slowest < 20

@@ -3,18 +3,23 @@ both are written to; and kill -9 of that one in the midst.
 """
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import suppress
+import random
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.e2e.test_kill import nowhere
-from tests.e2e.test_replicas import CHIEF, Several, api, crowd, link_to, token
+from tests.e2e.test_kill import before, nowhere
+from tests.e2e.test_replicas import CHIEF, Several, api, crowd, link_to, pair_of, token
+from tests.support.application import Application
+from tests.support.crowd import moody
 from tests.support.effort import rounds
 from tests.support.lives import Installation
 from tests.support.patience import PATIENCE
+from tests.support.postgres import Server, own_server
 
 __all__ = ["crowd"]
 
@@ -33,6 +38,7 @@ class Harbour:
         self.crowd = crowd
         self.environment = environment  #: that goes; empty: the schema goes
         self.path = f"{ENVIRONMENTS}/{environment}" if environment else SCHEMA
+        self.away: tuple[int, ...] = ()  #: statuses of a database that fails over
         self.stored: set[str] = set()
         self.chief = self.bearer = ""
 
@@ -55,7 +61,7 @@ class Harbour:
 
     async def sail(self, at: Installation, name: str) -> int:
         status, seen = await self.ask(at, "POST", MODEL, json={"id": name, "name": "Vega"})
-        assert status in (201, 400, 401, 404), seen
+        assert status in (201, 400, 401, 404, *self.away), seen
         if status == 201:
             self.stored.add(name)
         return status
@@ -72,15 +78,16 @@ class Harbour:
 
     async def is_there(self, at: Installation) -> bool | None:
         """Whether it is there with every boat; ``None``: that is still being decided."""
-        if (await self.ask(at, "GET", SCHEMA))[0] != 200:
-            return None if await self.rest() else False
+        status, _ = await self.ask(at, "GET", SCHEMA)
+        if status != 200:
+            return None if status in self.away or await self.rest() else False
         for name in self.stored:
             status, _ = await self.ask(at, "GET", f"{MODEL}/{name}")
-            if status in (400, 401):  # the mark of the dead one has come meanwhile
+            if status in (400, 401, *self.away):  # the mark of the dead one has come meanwhile
                 return None
             assert status == 200, name
         status = await self.sail(at, f"n{len(self.stored)}")
-        return None if status in (400, 401) else status == 201
+        return None if status in (400, 401, *self.away) else status == 201
 
     async def rest(self) -> list[str]:
         """What the database has of it."""
@@ -106,6 +113,29 @@ async def ended(crowd: Several) -> None:
     for one in crowd.both:
         assert await one.stop() == 0, one.log[-3000:].decode()
     nowhere(crowd)
+
+
+@asynccontextmanager
+async def sheltered(folder: Path) -> AsyncIterator[tuple[Several, Server, Server]]:
+    """Two instances on a database of their own, with it and its standby."""
+    application = Application()
+    with own_server() as primary:
+        standby = Server(primary.folder.with_name("standby"))
+        address = primary.address(pool="4", timeout="5", replicas="true").replace(
+            f":{primary.port}/", f":{primary.port},127.0.0.1:{standby.port}/"
+        )
+        try:
+            primary.mirror(standby)
+            async with before(application, moody(application), folder) as alone:
+                made = Several(application, alone.caller, alone.installation)
+                made.both = pair_of(alone.installation, address)
+                for one in made.both:
+                    assert await one.start(), one.log.decode()
+                yield made, primary, standby
+                for one in made.both:
+                    await one.kill()
+        finally:
+            standby.kill()
 
 
 @pytest.fixture(params=["schema", "environment"])
@@ -190,3 +220,43 @@ async def test_whoever_removes_is_killed_and_all_is_there_or_nothing(crowd: Seve
                 await asyncio.sleep(0.1)
     assert await second.start(), second.log.decode()
     await ended(crowd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", ["", "more"])
+async def test_the_database_fails_over_meanwhile_and_all_is_there_or_nothing(
+    tmp_path: Path, environment: str
+) -> None:
+    async with sheltered(tmp_path) as (crowd, primary, standby):
+        first, second = crowd.both
+        harbour = Harbour(crowd, environment)
+        await harbour.look_around()
+        await harbour.open(first)
+        for boat in range(6):
+            assert await harbour.sail(crowd.both[boat % 2], f"b{boat}") == 201
+        harbour.away = (503,)
+        removing = asyncio.create_task(harbour.remove(second))
+        await asyncio.sleep(random.uniform(0, 0.3))
+        await asyncio.to_thread(primary.kill)
+        await asyncio.to_thread(standby.promote)
+        status, seen = await removing
+        assert status in (204, 409, 503), seen
+        there: list[bool] = []
+        for at in crowd.both:
+            async with asyncio.timeout(2 * PATIENCE):
+                while (one := await harbour.is_there(at)) is None:  # noqa: ASYNC110  # others clear up
+                    await asyncio.sleep(0.1)
+            there.append(one)
+        assert there in ([True, True], [False, False])
+        assert not (status == 204 and there[0]), "its removal was answered"
+        if there[0]:
+            async with asyncio.timeout(PATIENCE):
+                while (await harbour.remove(first))[0] != 204:  # noqa: ASYNC110  # one is still coming back
+                    await asyncio.sleep(0.1)
+        async with asyncio.timeout(PATIENCE):
+            while await harbour.rest():  # noqa: ASYNC110  # it goes in the background
+                await asyncio.sleep(0.1)
+        for at in crowd.both:
+            assert (await harbour.remove(at))[0] == 404
+        print("removed during the fail-over:", not there[0], status)
+        await ended(crowd)

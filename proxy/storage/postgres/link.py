@@ -33,7 +33,7 @@ _PARTING: Final = 20
 #: Errors after which a waiting process tries again.
 _PASSING: Final = (Code.STORE_BUSY, Code.VAULT_DOWN)
 #: Seconds between attempts to connect while the database is away: at first, and at most.
-_BACKOFF: Final = (0.05, 1.0)
+_BACKOFF: Final = (0.05, 0.25)
 #: Seconds that a question over many rows may take, and the making of an index of all of them.
 LONG_QUESTION, LONG_WORK = 60.0, 3600.0
 

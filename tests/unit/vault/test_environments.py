@@ -8,7 +8,7 @@ from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema
 from proxy.storage.base import Store
-from proxy.storage.notes import ROOT
+from proxy.storage.notes import ROOT, Agreement
 from proxy.vault.environments import (
     MOST_ENVIRONMENTS,
     Environments,
@@ -187,6 +187,21 @@ async def test_the_end_leaves_nothing_and_touches_nobody_else() -> None:
     }
     assert list(store._tables) == ["r1_default"]
     assert book.doomed() == []
+
+
+async def test_one_whose_mark_another_replica_takes_away_does_not_end() -> None:
+    store = MemoryStore()
+    book = await opened(store)
+    await furnished(book, store)
+    await book.mark("acme", 5)
+    other = await opened(store)
+    await other.mark("acme", 0)
+    await book.load()
+    with pytest.raises(VaultError) as caught:
+        await book.end("acme", Agreement("environments:default", 1))
+    assert caught.value.code is Code.SCHEMA_BUSY
+    assert book.find("acme") is not None
+    assert await store.note(keyset_note("acme")) is not None
 
 
 async def _begin(book: Environments) -> None:

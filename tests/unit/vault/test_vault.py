@@ -4,10 +4,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from proxy.crypto.key_sources import open_source
+from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
+from proxy.storage.rows import TableLayout
+from proxy.vault.collection import VaultContext
 from proxy.vault.environments import has_keyset
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
+from proxy.vault.schema_store import forget_schema
+from proxy.vault.table_state import Sequencer
 from proxy.vault.vault import Vault, VaultOptions, open_vault
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
@@ -145,3 +150,33 @@ async def test_a_late_settling_that_cannot_be_is_told_by_the_upkeep_and_holds_up
     with pytest.raises(VaultError):
         await bench.vault.maintain()
     await bench.vault.maintain()
+
+
+async def test_a_table_that_another_replica_removes_before_this_one_makes_it_known_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    table = (await make_bench(store)).people.table
+    other = Vault(
+        VaultContext(
+            "test",
+            Keyset.create("test"),
+            store,
+            ManualClock(),
+            Sequencer(ManualClock()),
+            "SE",
+            lambda *_: None,
+        ),
+        VaultOptions("test", "SE", 1000),
+    )
+    make = store.ensure
+
+    async def ensure(layout: TableLayout) -> None:
+        """It is removed after it was found in the registry."""
+        await forget_schema(store, "test", layout.table)
+        await store.drop(layout.table)
+        await make(layout)
+
+    monkeypatch.setattr(store, "ensure", ensure)
+    await other.follow()
+    assert table not in store._tables
