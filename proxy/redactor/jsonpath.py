@@ -29,18 +29,17 @@ SUPPORTED = (
     "example $.items[*].email"
 )
 
+# Compiled with the first selector: it takes 4 ms of each start.
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _QUOTED = r"""'(?:[^'\\\x00-\x1f\ud800-\udfff]|\\['\\/])*'|"(?:[^"\\\x00-\x1f\ud800-\udfff]|\\["\\/])*\""""
 _BRACKET = rf"\[(?:{_QUOTED}|0|[1-9][0-9]{{0,15}}|\*)\]"
 #: The spellings that RFC 9535 and the library read alike; white space outside of quotes is not
 #: among them.
-_WHOLE = re.compile(
-    rf"(?:[$@]|(?:{_NAME}|\*)|{_BRACKET})(?:\.\.?(?:{_NAME}|\*)|(?:\.\.)?{_BRACKET})*",
-)
-_WILDCARD = re.compile(rf"(?:{_QUOTED})|(?P<star>\[?\*)")
+_WHOLE = rf"(?:[$@]|(?:{_NAME}|\*)|{_BRACKET})(?:\.\.?(?:{_NAME}|\*)|(?:\.\.)?{_BRACKET})*"
+_WILDCARD = rf"(?:{_QUOTED})|(?P<star>\[?\*)"
 
 #: Plain words that the library takes for operators.
-_RESERVED = re.compile(rf"(?:{_QUOTED})|(?<![A-Za-z0-9_])(?P<word>where|wherenot)(?![A-Za-z0-9_])")
+_RESERVED = rf"(?:{_QUOTED})|(?<![A-Za-z0-9_])(?P<word>where|wherenot)(?![A-Za-z0-9_])"
 
 
 @lru_cache(
@@ -63,15 +62,15 @@ def parse_jsonpath(text: str) -> Path:
         tree = parse_text(rooted)
     except JSONPathError as fault:
         raise ValueError(f"selector {text!r} is not understood; {SUPPORTED}") from fault
-    wildcards = iter([match["star"] for match in _WILDCARD.finditer(text) if match["star"]])
+    wildcards = iter([match["star"] for match in re.finditer(_WILDCARD, text) if match["star"]])
     return tuple(_steps(tree, text, wildcards))
 
 
 def _check(text: str) -> None:
-    if _WHOLE.fullmatch(text) is None:
+    if re.fullmatch(_WHOLE, text) is None:
         hint = _hint(text)
         raise ValueError(f"selector {text!r} is not supported{hint}; {SUPPORTED}")
-    for match in _RESERVED.finditer(text):
+    for match in re.finditer(_RESERVED, text):
         if match["word"]:
             raise ValueError(f"selector {text!r}: put the name in quotes, ['{match['word']}']")
 

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import io
 import json
 import os
@@ -58,6 +59,7 @@ class Instance:
 
     @asynccontextmanager
     async def running(self, settings: Settings, overrides: Overrides) -> AsyncIterator[Any]:
+        assert gc.isenabled(), "it was off while the program was imported"
         self.settings, self.overrides = settings, overrides
         self.taken_over = asyncio.Event()  # of this loop
         if self.early:
@@ -180,6 +182,7 @@ def test_faulty_rules_are_named_and_no_vault_is_made(settings, capsys):
     assert main(["serve"]) == 1
     assert "people.yaml:1:1" in capsys.readouterr().err
     assert not settings.data.exists()
+    assert gc.isenabled()
 
 
 def test_faulty_settings_are_named(monkeypatch, capsys):
