@@ -75,7 +75,7 @@ def _lines(data: dict[str, Any]) -> list[str]:
 
 def _head(data: dict[str, Any]) -> tuple[str, str, str]:
     """The rules and the report that are shown, and of when that is."""
-    state = "no instance has written one"
+    state = "no instance has written one yet; a running one does so every ten seconds"
     if data["as_of"]:
         state = f"as of {data['as_of']} (a running instance writes it every 10 seconds)"
     return f"Rules: {', '.join(data['rules'])}", f"Report: {data['data']}, {state}", ""

@@ -56,7 +56,7 @@ class Site:
         if self._waiting:
             return
         self._waiting = True
-        said = "no answer" if answer is None else f"status {answer.status}"
+        said = "no answer" if answer is None else reason_of(answer)
         print(f"{self.url} gives {said}: waiting up to {self._patience:.0f} s.", file=sys.stderr)
 
     def write(
@@ -87,7 +87,7 @@ class Site:
         self._http.close()
 
     def _given_up(self, answer: HttpAnswer | None) -> VaultError:
-        said = "no answer" if answer is None else f"status {answer.status} and nothing else"
+        said = "no answer" if answer is None else f"{reason_of(answer)} and nothing else"
         return VaultError(
             Code.UPSTREAM_UNREACHABLE,
             f"{self.url} gives {said} for {self._patience:.0f} s: see that it runs, then run the "

@@ -120,10 +120,8 @@ class RecordReader:
     def records(self, body: bytes) -> list[ReadRecord]:
         """Return the records of a page. Raises ``VaultError`` if the rule does not fit it."""
         records = list(self._read(body))
-        if any(not one.id for one in records):
-            raise self._unfit(
-                "a record of the answer has no id where the rule names it, or at $.id"
-            )
+        if not all(one.id for one in records):
+            raise self._unfit("a record of the answer has no id where the rule says, or at $.id")
         return records
 
     def record(self, ident: str, body: bytes) -> ReadRecord:
@@ -135,7 +133,11 @@ class RecordReader:
 
     def items(self, body: bytes) -> list[BodyObject]:
         """The objects of an answer with their places. Raises ``VaultError``."""
-        return read_answer_body(self._plan, Media.JSON, body, self.operation).items
+        try:
+            return read_answer_body(self._plan, Media.JSON, body, self.operation).items
+        except VaultError as error:
+            why = error.message.partition(":")[0]
+            raise self._unfit(f"the answer is not what the rule reads ({why})") from None
 
     def ids(self, body: bytes) -> Iterator[tuple[int, str]]:
         """The position of each object of an answer, and the id that the rule names."""
@@ -144,8 +146,8 @@ class RecordReader:
                 yield located.start, item.id
 
     def _located(self, body: bytes) -> Iterator[tuple[BodyObject, Located]]:
-        objects = self._selection.find(body, self.operation.endpoint.limits.json_depth).objects
-        return zip(self.items(body), objects, strict=True)
+        depth = self.operation.endpoint.limits.json_depth
+        return zip(self.items(body), self._selection.find(body, depth).objects, strict=True)
 
     def _read(self, body: bytes) -> Iterator[ReadRecord]:
         for item, located in self._located(body):

@@ -68,7 +68,7 @@ def test_it_says_whose_report_it_is_by_which_rules_and_of_when(folder, capsys):
     assert main(["coverage"]) == 0
     rules, report, *_ = capsys.readouterr().out.splitlines()
     assert rules == f"Rules: {folder / 'rules.yaml'}"
-    assert report == f"Report: {folder / 'data'}, no instance has written one"
+    assert report.startswith(f"Report: {folder / 'data'}, no instance has written one yet")
     met(folder, MET[1])
     for number in (1, 2):  # each worker writes its own
         os.utime(folder / "data" / "coverage.json", (number, number))

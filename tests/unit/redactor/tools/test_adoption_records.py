@@ -101,6 +101,16 @@ def test_members_that_an_update_took_away_or_changed_are_told():
     assert changed_members(before, after, {"name"}) == (["gone"], ["rank"])
 
 
+@table(("body", "why"), [(b"<html>", "not valid JSON at byte 0"), (b'{"id": 1', "not valid JSON")])
+def test_an_answer_that_is_no_json_is_told_as_the_applications(body, why):
+    for reader, label in ((LIST, "GET /people: "), (ONE, "GET /people/{id}: ")):
+        with pytest.raises(VaultError) as refused:
+            reader.records(body)
+        said = refused.value.message
+        assert said.startswith(f"{label}the answer is not what the rule reads"), said
+        assert (why in said, "send JSON" in said) == (True, False)
+
+
 def test_an_operation_without_json_has_no_records():
     with pytest.raises(VaultError) as refused:
         RecordReader(
