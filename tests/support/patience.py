@@ -11,6 +11,7 @@ import faulthandler
 import os
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from typing import Any, Final, TypeVar
 
@@ -35,6 +36,28 @@ async def within(seconds: float, what: str, awaited: Awaitable[_T]) -> _T:
         return await asyncio.wait_for(awaited, seconds)
     except TimeoutError:
         raise AssertionError(f"{what} did not come within {seconds:.0f} seconds") from None
+
+
+class Pace:
+    """How many times longer than it should a pause of this process has taken: 1 on a machine that
+    gives everybody his turn, more where others want it, too. A bound in seconds is stretched by it.
+    """
+
+    _TURN: Final = 0.02
+
+    def __init__(self) -> None:
+        self._begin, self._turns = time.monotonic(), 0
+
+    @property
+    def stretched(self) -> float:
+        """The factor, on average until now."""
+        return max(1.0, (time.monotonic() - self._begin) / (self._TURN * max(1, self._turns)))
+
+    async def measure(self) -> None:
+        """Measure until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._TURN)
+            self._turns += 1
 
 
 # ---------------------------------------------------------------- a test without an end

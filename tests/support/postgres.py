@@ -321,8 +321,11 @@ def _copy(data: Path, place: Path) -> None:
 
 
 def fresh_address(**parameters: str) -> str:
-    """The address of a store that nobody has used, on the server of this run."""
-    return shared().address(f"t{secrets.token_hex(8)}", **{"pool": "4", **parameters})
+    """The address of a store that nobody has used, on the server of this run, which is always there:
+    a slow machine is waited for.
+    """
+    patient = {"pool": "4", "timeout": f"{min(PATIENCE, 60):.0f}"}
+    return shared().address(f"t{secrets.token_hex(8)}", **{**patient, **parameters})
 
 
 def _keep(folder: Path) -> None:
