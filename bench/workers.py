@@ -2,7 +2,8 @@
 
 Load and applications run on the same cores, so it is reckoned from processor time: two cores serve
 at most two seconds of it a second, and with the embedded store the owner of the vault at most one.
-``ours`` is what a request takes of the busier core, the owner's own time or half of all.
+``ours`` is what a request takes of the busier core, the owner's own time or half of all; the detail
+says what the owner alone allows, however many workers there are.
 The requests are those of measure 22, each kind by itself and all of them mixed; the time of a
 database server is in neither figure.
 
@@ -145,7 +146,8 @@ def _row(case: str, pairs: list[list[Cost]]) -> dict[str, Any]:
     one = median(alone.all for alone, _ in pairs)
     every, owner = (median(team[at] for _, team in pairs) for at in (0, 1))
     ratios = [alone.all / team.busier for alone, team in pairs if team.busier]  # ticks are 10 ms
-    of = f", the owner {owner:.0f} of them" if owner else ""
+    limit = f": at most {one / owner:.2f} times with more workers" if owner else ""
+    of = f", the owner {owner:.0f} of them{limit}" if owner else ""
     return {
         "measure": 25,
         "case": case,
