@@ -34,7 +34,7 @@ from proxy.model.policy import Act
 from proxy.storage.changes import ANY_ROW, Change
 from proxy.vault.collection import Collection
 from proxy.vault.idempotency import Answered, IdempotentRequest, Replies
-from proxy.vault.records import all_there
+from proxy.vault.records import all_visible
 
 _NAME: Final = "Idempotency-Key"
 _KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
@@ -142,7 +142,7 @@ async def _check_records(call: ApiRequest, answered: Answered) -> None:
     rights = records.rights
     if not rights.allows(Act.READ) or not (rights.rows or rights.acl):
         return
-    if answered.shows is None or not await all_there(records, answered.shows):
+    if answered.shows is None or not await all_visible(records, answered.shows):
         raise _unseen()
 
 

@@ -22,7 +22,7 @@ from proxy.model.record import DEFAULT
 from proxy.model.values import Unfit
 from proxy.model.values import instant as read_instant
 from proxy.offload import in_thread
-from proxy.vault.records import Records, all_there
+from proxy.vault.records import Records, all_visible
 
 
 async def list_audit(call: ApiRequest) -> ApiResponse:
@@ -225,7 +225,7 @@ async def put_honeytoken(call: ApiRequest) -> ApiResponse:
     schema, key = call.path["schema"], call.path["record_key"]
     records = _marked_records(call)
     row = (await records.by_key([key])).get(key)
-    if row is None or not await all_there(records, [key]):
+    if row is None or not await all_visible(records, [key]):
         raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
     environment, rid = call.principal.environment, row.rid
     await _honeytokens(call).add(Honeytoken(_record_id(call), environment, schema, rid))
@@ -257,7 +257,7 @@ async def _may_know(call: ApiRequest) -> bool:
     """Whether the caller may know that the record exists, or sees all records."""
     records = _marked_records(call)
     limited = records.rights.rows or records.gate is not None
-    return not limited or await all_there(records, [call.path["record_key"]])
+    return not limited or await all_visible(records, [call.path["record_key"]])
 
 
 def _honeytokens(call: ApiRequest) -> Honeytokens:

@@ -13,12 +13,12 @@ from proxy.model.policy import Act
 from proxy.model.record import Record
 from proxy.model.schema import RECORDS_SCHEMA
 from proxy.vault.records import (
-    Holding,
+    PersonRecord,
+    PersonValues,
     Records,
-    Sought,
     cursor_context,
     delete_one,
-    holding,
+    find_person_records,
     open_cursor,
 )
 
@@ -42,7 +42,7 @@ class _Position(msgspec.Struct, array_like=True):
 class _Walked(msgspec.Struct):
     """Result of a request, by schema, with its progress."""
 
-    holders: list[tuple[Records, Holding]]
+    holders: list[tuple[Records, PersonRecord]]
     looked: int = 0
     unreadable: int = 0
     schemas: list[str] = []
@@ -86,7 +86,7 @@ async def erase_person(call: ApiRequest) -> ApiResponse:
     return wire.json_answer(200, {"data": data, "meta": _meta(walked)})
 
 
-async def _erased(call: ApiRequest, records: Records, one: Holding) -> dict[str, Any]:
+async def _erased(call: ApiRequest, records: Records, one: PersonRecord) -> dict[str, Any]:
     key, by = one.record.key, call.principal.client
     outcome: dict[str, Any] = {
         "schema": records.name,
@@ -106,7 +106,7 @@ async def _erased(call: ApiRequest, records: Records, one: Holding) -> dict[str,
     return {**outcome, "erased": True}
 
 
-def _sought(call: ApiRequest, *members: str) -> Sought:
+def _sought(call: ApiRequest, *members: str) -> PersonValues:
     content = request.checked_members(call.content, members, ("value",))
     also, mentions = content.get("also", []), content.get("mentions", False)
     if not isinstance(also, list) or len(also) > _ALSO:
@@ -114,7 +114,7 @@ def _sought(call: ApiRequest, *members: str) -> Sought:
     if not isinstance(mentions, bool):
         raise request.invalid("/mentions", "Has to be true or false.")
     places = [("/value", content["value"]), *((f"/also/{n}", one) for n, one in enumerate(also))]
-    return Sought([_checked(*one) for one in places], mentions)
+    return PersonValues([_checked(*one) for one in places], mentions)
 
 
 def _checked(pointer: str, value: Any) -> str:
@@ -143,14 +143,14 @@ def _schemas(call: ApiRequest, *acts: Act) -> Iterator[Records]:
         raise refusal
 
 
-async def _walk(call: ApiRequest, sought: Sought, schemas: list[Records]) -> _Walked:
+async def _walk(call: ApiRequest, sought: PersonValues, schemas: list[Records]) -> _Walked:
     """Look at the next records, schema by schema."""
     names = [records.name for records in schemas]
     walked = _Walked([], schemas=names)
     position = _position(call, sought, names)
     while position is not None and walked.looked < _LOOKED and len(walked.holders) < _PAGE:
         at = names.index(position.schema)
-        part = await holding(schemas[at], sought, position.after, 1)
+        part = await find_person_records(schemas[at], sought, position.after, 1)
         walked.holders += [(schemas[at], one) for one in part.holders]
         walked.looked += part.looked
         walked.unreadable += part.unreadable
@@ -164,7 +164,7 @@ async def _walk(call: ApiRequest, sought: Sought, schemas: list[Records]) -> _Wa
     return walked
 
 
-def _position(call: ApiRequest, sought: Sought, names: list[str]) -> _Position | None:
+def _position(call: ApiRequest, sought: PersonValues, names: list[str]) -> _Position | None:
     """Return the start of the walk. Raises ``VaultError(INVALID_INPUT)`` for a foreign cursor."""
     cursor = call.query.get("next")
     if cursor is None:
@@ -177,7 +177,7 @@ def _position(call: ApiRequest, sought: Sought, names: list[str]) -> _Position |
     return position
 
 
-def _cursors(call: ApiRequest, sought: Sought) -> tuple[Records, bytes]:
+def _cursors(call: ApiRequest, sought: PersonValues) -> tuple[Records, bytes]:
     """Return the cipher of cursors, and their context: this client and these values."""
     base = call.space.catalog.records(RECORDS_SCHEMA)
     return base, cursor_context(

@@ -19,7 +19,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, VERSION_FIELD
 from proxy.model.record import Attachment, Record
 from proxy.model.rights import VisibleRecord
-from proxy.net.problem import PROBLEM, STATUS, document, wait_of
+from proxy.net.problem import PROBLEM, STATUS, problem_document, wait_of
 from proxy.vault.records import Records
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}", re.ASCII)
@@ -247,4 +247,4 @@ def error_answer(operation: str, error: VaultError) -> ApiResponse:
         headers["Retry-After"] = str(wait)
     if status == 401 or error.challenge is not None:
         headers["WWW-Authenticate"] = error.challenge or "Bearer"  # RFC 9110, section 15.5.2
-    return ApiResponse(status, document(status, error), headers, PROBLEM)
+    return ApiResponse(status, problem_document(status, error), headers, PROBLEM)

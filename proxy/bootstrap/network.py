@@ -28,9 +28,9 @@ from proxy.net.proxy_protocol import Preambles
 from proxy.net.reply import CallLimits, UpstreamAddress
 from proxy.net.sockets import taken_over
 from proxy.net.tls import (
+    CertificateFiles,
     ClientTls,
-    Material,
-    Pair,
+    ListenerCertificates,
     TlsPolicy,
     client_context,
     date_faults,
@@ -105,7 +105,7 @@ def open_listeners(
     """
     tls = settings.listen.tls
 
-    def accept(material: Material) -> None:
+    def accept(material: ListenerCertificates) -> None:
         _refuse_nameless(settings, material)
         if tls.secures("vault"):
             audiences.certified(material.names())
@@ -154,10 +154,13 @@ def _door(
     return None if tls is None and preambles is None else ConnectionAcceptor(preambles, tls)
 
 
-def _pairs(settings: Settings) -> list[Pair]:
+def _pairs(settings: Settings) -> list[CertificateFiles]:
     tls = settings.listen.tls
     keys = tls.key or (None,) * len(tls.certificate)
-    return [Pair(certificate, key) for certificate, key in zip(tls.certificate, keys, strict=True)]
+    return [
+        CertificateFiles(certificate, key)
+        for certificate, key in zip(tls.certificate, keys, strict=True)
+    ]
 
 
 def _tls_policies(settings: Settings) -> dict[str, TlsPolicy]:
@@ -173,7 +176,7 @@ def _tls_policies(settings: Settings) -> dict[str, TlsPolicy]:
     }
 
 
-def _refuse_nameless(settings: Settings, material: Material) -> None:
+def _refuse_nameless(settings: Settings, material: ListenerCertificates) -> None:
     """Without an address of ours no token could be for us."""
     nameless = all(name.startswith("*.") for name in material.names())
     if nameless and not settings.auth.audiences and settings.listen.tls.secures("vault"):

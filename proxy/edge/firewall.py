@@ -16,7 +16,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import Code, VaultError
-from proxy.net.client_address import IpNetwork, Trusted, loopback, reported_caller, special, within
+from proxy.net.client_address import (
+    IpNetwork,
+    Trusted,
+    in_networks,
+    is_special_address,
+    loopback,
+    reported_caller,
+)
 from proxy.redactor.message import RawHeaders
 from proxy.telemetry import logs
 
@@ -148,12 +155,12 @@ class Firewall:
             return _Zone.ASK
         if not self._inside(peer):
             return _Zone.OUTSIDE
-        return _Zone.ASK if special(peer) else _Zone.INSIDE
+        return _Zone.ASK if is_special_address(peer) else _Zone.INSIDE
 
     def _inside(self, host: str) -> bool:
-        if loopback(host) or within(host, self._allow):
+        if loopback(host) or in_networks(host, self._allow):
             return True
-        if self._edition is None or special(host):
+        if self._edition is None or is_special_address(host):
             return False
         try:
             return self._edition.country(host) == self._country

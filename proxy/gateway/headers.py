@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.errors import VaultError
 from proxy.net import entity_tags
-from proxy.net.hop_headers import answered
+from proxy.net.hop_headers import response_fields
 from proxy.net.http1.head import NONE, RequestHead, ResponseHead
 from proxy.net.reply import UpstreamAddress
 from proxy.redactor.content_coding import CODINGS
@@ -313,7 +313,7 @@ def restored_head(head: ResponseHead) -> bytes:
 
 
 def _restored_head(head: ResponseHead) -> bytes:
-    headers = tuple(answered(head.headers, NONE, head.status, 0))
+    headers = tuple(response_fields(head.headers, NONE, head.status, 0))
     for name in (b"content-encoding", b"content-range"):
         if header(headers, name) is not None:
             return b""

@@ -105,7 +105,7 @@ class PassthroughReply(PendingReply, eq=False, kw_only=True):
 
     def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
         """Pass an interim answer on."""
-        response.interim(self.incoming, status, reason, headers)
+        response.pass_interim(self.incoming, status, reason, headers)
 
     def lone(self, head: ResponseHead, body: bytes) -> None:
         """Pass a whole answer back without a reply, of which nobody would read."""
@@ -179,7 +179,7 @@ class PassthroughHandler:
 
         def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
             if read is None or status != 100:
-                response.interim(incoming, status, reason, headers)
+                response.pass_interim(incoming, status, reason, headers)
 
         body = body_of(incoming) if read is None else read
         call = Call(
@@ -217,14 +217,14 @@ class PassthroughHandler:
                 incoming.sample.take(body)
             response.whole_response(incoming, reply.head, reply.framing, body, reply.trailers)
             if incoming.unsent > response.WRITE_BUFFER:
-                await response.wait_taken(incoming, self._write_timeout)
+                await response.drain(incoming, self._write_timeout)
             return
         try:
             if reply.framing is TUNNEL:
                 await relay(incoming, reply, self._upstream.tunnel(reply), self._write_timeout)
             else:
                 await response.stream(incoming, reply, self._write_timeout)
-            await response.wait_taken(incoming, self._write_timeout)
+            await response.drain(incoming, self._write_timeout)
         except (UpstreamFault, BadMessageError, TimeoutError):
             incoming.cut()
             raise

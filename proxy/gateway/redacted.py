@@ -32,7 +32,7 @@ from proxy.gateway.streams import (
 )
 from proxy.net import entity_tags, response
 from proxy.net.coverage import Coverage
-from proxy.net.hop_headers import RequestFields, answered
+from proxy.net.hop_headers import RequestFields, response_fields
 from proxy.net.http1.head import NONE, TUNNEL, ResponseHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import Call, UpstreamAddress, UpstreamFault, UpstreamPort, UpstreamResponse
@@ -160,7 +160,7 @@ class RedactedHandler:
         """Bring what was begun straight to its end. Raises as ``carry``."""
         incoming = straight.incoming
         if straight.written:
-            await response.wait_taken(incoming, self._timeouts.write)
+            await response.drain(incoming, self._timeouts.write)
             return
         exchange, route = straight.general(), straight.route
         incoming.timing = exchange.timing
@@ -211,7 +211,7 @@ class RedactedHandler:
 
         def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
             if status != 100:  # we requested the body, before the application knew of the request
-                response.interim(incoming, status, reason, rewriting.interim_fields(headers))
+                response.pass_interim(incoming, status, reason, rewriting.interim_fields(headers))
 
         # A write that was cut off is never repeated: the application may have acted on the first
         # request, and its refusal of the second (404 to a delete, 422 to a put) would drop the kept
@@ -231,7 +231,7 @@ class RedactedHandler:
         """Decide before the first byte whether the answer is rewritten whole or streamed."""
         head = reply.head
         status = head.status
-        headers = tuple(answered(head.headers, NONE, status, 0))
+        headers = tuple(response_fields(head.headers, NONE, status, 0))
         coded = content_coding.field(headers, b"content-encoding")
         readable = coded is None or rewriting.codings_readable(coded)
         if not (readable and exchange.must_buffer(status, headers)):
@@ -240,7 +240,7 @@ class RedactedHandler:
             exchange.pass_unread(status, headers)
             if not _unmodified(incoming, status, headers, header(headers, b"etag")):
                 await response.stream(incoming, reply, self._timeouts.write)
-            await response.wait_taken(incoming, self._timeouts.write)
+            await response.drain(incoming, self._timeouts.write)
             return
         holding = Reservation(self._rooms.answers)
         try:
@@ -270,7 +270,7 @@ class RedactedHandler:
                 elif not _unmodified(incoming, status, headers, header(headers, b"etag")):
                     response.whole_response(incoming, head, reply.framing, raw, reply.trailers)
             if incoming.unsent > response.WRITE_BUFFER:
-                await response.wait_taken(incoming, self._timeouts.write)
+                await response.drain(incoming, self._timeouts.write)
         finally:
             holding.close()
 
@@ -355,7 +355,7 @@ class RedactedHandler:
 
 def _expected(incoming: RequestContext) -> tuple[bytes, ...]:
     """Return the entity tags of which the changed record must have one."""
-    return entity_tags.marks(content_coding.field(incoming.raw, b"if-match") or b"")
+    return entity_tags.tag_marks(content_coding.field(incoming.raw, b"if-match") or b"")
 
 
 def _unmodified(
@@ -369,7 +369,7 @@ def _unmodified(
     if tag is None or status != 200 or incoming.head.method not in rewriting.READS:
         return False
     listed = content_coding.field(incoming.raw, b"if-none-match")
-    if listed is None or not entity_tags.lists(listed, tag):
+    if listed is None or not entity_tags.lists_tag(listed, tag):
         return False
     response.restored(
         incoming, (304, b"Not Modified"), rewriting.unchanged_lines(headers, tag), b""

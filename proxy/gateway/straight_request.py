@@ -17,7 +17,7 @@ from proxy.gateway.forwarded import CallerFields
 from proxy.gateway.ports import Exchange, OrdinaryExchange, OrdinaryPlan
 from proxy.gateway.straight_route import StraightRoute
 from proxy.net import entity_tags, response
-from proxy.net.hop_headers import answered
+from proxy.net.hop_headers import response_fields
 from proxy.net.http1.body import REQUEST_BUFFER
 from proxy.net.http1.head import LENGTH, NONE, ResponseHead
 from proxy.net.memory_budget import MemoryBudget, Reservation
@@ -139,7 +139,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
     def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
         """Pass an interim answer on; the body was here before the application asked for it."""
         if status != 100:
-            response.interim(self.incoming, status, reason, rewriting.interim_fields(headers))
+            response.pass_interim(self.incoming, status, reason, rewriting.interim_fields(headers))
 
     def drop(self) -> None:
         """Once the application may act it is brought to its end, whatever the caller does."""
@@ -257,9 +257,9 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         hashed = entity_tags.body_hash(self.out, None, self.way.keyed, self.exchange.mark())
         listed = self.route.if_none_match
         if listed is not None and self.status == 200 and self.answer is not None:
-            headers = tuple(answered(self.answer.headers, NONE, 200, 0))
+            headers = tuple(response_fields(self.answer.headers, NONE, 200, 0))
             tag = entity_tags.tag_of(header(headers, b"etag") or b"", hashed) or b""
-            if entity_tags.lists(listed, tag):
+            if entity_tags.lists_tag(listed, tag):
                 lines = b"".join(rewriting.unchanged_lines(headers, tag))
                 self.head, self.out, self.status = b"%b%b" % (_UNCHANGED, lines), b"", 304
         self.head = self.head.replace(rewriting.HASH, hashed)

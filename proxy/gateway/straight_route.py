@@ -106,5 +106,5 @@ def _same_fields(
     lines = rewriting.request_head(request, None, address).partition(b"\r\n")[2][:-2]
     reads = head.method in rewriting.READS
     if_none_match = field(head.headers, b"if-none-match") if reads else None
-    marks = entity_tags.marks(field(head.headers, b"if-match") or b"")
+    marks = entity_tags.tag_marks(field(head.headers, b"if-match") or b"")
     return _SameFields(rules.edition, match, plans, fields, lines, if_none_match, marks)

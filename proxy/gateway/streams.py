@@ -17,7 +17,7 @@ from proxy.gateway.callers import Confirm
 from proxy.gateway.ports import Exchange
 from proxy.net import response
 from proxy.net.caller_connection import CallerConnection
-from proxy.net.hop_headers import answered
+from proxy.net.hop_headers import response_fields
 from proxy.net.http1.body import BodyQueue, frame
 from proxy.net.http1.head import NONE
 from proxy.net.reply import Tunnel, UpstreamResponse
@@ -60,7 +60,7 @@ async def restore_stream(
     seconds, ``VaultError`` if an event must not pass.
     """
     head = reply.head
-    fields = tuple(answered(head.headers, NONE, head.status, 0))
+    fields = tuple(response_fields(head.headers, NONE, head.status, 0))
     stream = await exchange.stream(head.status, fields)
     if stream is None:
         return False
@@ -86,7 +86,7 @@ async def restore_stream(
             await _pass(incoming, await stream.restore(piece), write_timeout)
         await _pass(incoming, await stream.rest(), write_timeout)
         incoming.write(b"0\r\n\r\n" * chunked)
-        await response.wait_taken(incoming, write_timeout)
+        await response.drain(incoming, write_timeout)
     finally:
         await stream.end()
     return True

@@ -150,17 +150,17 @@ SPECIAL: Final[Sequence[IpNetwork]] = _networks("""
 _LOOPBACK: Final = _networks("127.0.0.0/8\n::1/128")
 
 
-def within(host: str, networks: Sequence[IpNetwork]) -> bool:
+def in_networks(host: str, networks: Sequence[IpNetwork]) -> bool:
     """Whether an address is in one of the networks."""
     address = ipaddress.ip_address(host)
     return any(address in network for network in networks)
 
 
-def special(host: str) -> bool:
+def is_special_address(host: str) -> bool:
     """Whether an address is never looked up in a database."""
-    return within(host, SPECIAL)
+    return in_networks(host, SPECIAL)
 
 
 def loopback(host: str) -> bool:
     """Whether the caller is on this machine, or in this pod."""
-    return within(host, _LOOPBACK)
+    return in_networks(host, _LOOPBACK)

@@ -72,7 +72,7 @@ def tag_of(value: bytes, hashed: bytes | None) -> bytes | None:
     return b'%b"%b%b%b%b"' % (weak or b"", opaque, MARK, kind, hashed)
 
 
-def marks(value: bytes) -> tuple[bytes, ...]:
+def tag_marks(value: bytes) -> tuple[bytes, ...]:
     """The marks of the tags in a condition, empty without one; ``None`` if one is not of a body."""
     tags = [_MARKED.fullmatch(tag[0]) for tag in _TAG.finditer(value)]
     listed = [tag[3] or b"" for tag in tags if tag is not None and (tag[3] or tag[4] is not None)]
@@ -90,7 +90,7 @@ def _unmarked(tag: re.Match[bytes]) -> bytes:
     return b'%b"%b"' % (b"W/" if tag[2] == b"w" else b"", tag[1])
 
 
-def lists(value: bytes, tag: bytes) -> bool:
+def lists_tag(value: bytes, tag: bytes) -> bool:
     """Whether an If-None-Match lists this tag, by weak comparison (RFC 9110 section 13.1.2)."""
     wanted = _TAG.fullmatch(tag)
     return wanted is not None and any(listed[2] == wanted[2] for listed in _TAG.finditer(value))

@@ -117,7 +117,7 @@ def trailing(trailers: RawHeaders) -> list[HeaderField]:
     ]
 
 
-def answered(
+def response_fields(
     headers: RawHeaders, framing: Framing, status: int, minor: int
 ) -> Sequence[HeaderField]:
     """An answer's fields for a caller of HTTP/1.``minor``, without hop-by-hop ones."""

@@ -27,8 +27,8 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.net import tls
 from proxy.net.caller_connection import CallerServer
 from proxy.net.server import finish_open_requests, time_heads
-from proxy.net.sockets import BACKLOG, cannot_listen, local_socket, written
-from proxy.net.tls import Material, Pair, TlsPolicy
+from proxy.net.sockets import BACKLOG, cannot_listen, host_and_port, local_socket
+from proxy.net.tls import CertificateFiles, ListenerCertificates, TlsPolicy
 from proxy.net.tls_transport import OUTCOMES, TlsListener
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -40,7 +40,7 @@ _log = logs.logger("web")
 Connections = Callable[[web.Server], asyncio.BaseProtocol]
 
 
-class First(Protocol):
+class ConnectionLayer(Protocol):
     """What a new connection passes before the protocol that it is given."""
 
     #: connections that wait to be accepted; all of them may be accepted before the first one is
@@ -61,7 +61,7 @@ async def listen(
     address: Address,
     served: web.Application | CallerServer,
     connections: Connections | None = None,
-    first: First | None = None,
+    first: ConnectionLayer | None = None,
 ) -> AsyncIterator[str]:
     """Serve at ``address`` until the block ends; gives ``host:port`` with the real port.
 
@@ -138,7 +138,7 @@ async def _open(
     name: str,
     address: Address,
     factory: Callable[[], asyncio.BaseProtocol] | None,
-    first: First | None,
+    first: ConnectionLayer | None,
 ) -> list[asyncio.Server]:
     if factory is None:
         raise TypeError("the application was not set up")
@@ -162,13 +162,15 @@ def _close(servers: list[asyncio.Server]) -> None:
         server.close()
 
 
-def _behind(first: First, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.BaseProtocol:
+def _behind(
+    first: ConnectionLayer, factory: Callable[[], asyncio.BaseProtocol]
+) -> asyncio.BaseProtocol:
     return first(factory())
 
 
 def _log_listening(name: str, servers: list[asyncio.Server]) -> str:
     host, port = servers[0].sockets[0].getsockname()[:2]
-    address = written((host, port))
+    address = host_and_port((host, port))
     _log.info("listening", listener=name, address=address)
     return address
 
@@ -195,11 +197,11 @@ class Certificates:
 
     def __init__(
         self,
-        pairs: Sequence[Pair],
+        pairs: Sequence[CertificateFiles],
         policies: Mapping[str, TlsPolicy],
         metrics: Metrics,
         clock: Clock,
-        accept: Callable[[Material], None],
+        accept: Callable[[ListenerCertificates], None],
     ) -> None:
         self._pairs = tuple(pairs)
         self._policies = dict(policies)
@@ -241,7 +243,7 @@ class Certificates:
     def _count(self, listener: str, outcome: str) -> None:
         self._metrics.cell("domicile_tls_handshakes_total", listener, outcome).value += 1
 
-    def _date_faults(self, material: Material) -> list[Detail]:
+    def _date_faults(self, material: ListenerCertificates) -> list[Detail]:
         return tls.date_faults(material, datetime.fromtimestamp(self._clock() / 1000, UTC))
 
     def _adopted(self) -> None:

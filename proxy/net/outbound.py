@@ -23,7 +23,7 @@ from aiohttp.abc import ResolveResult
 
 from proxy.auth.external_acl import timed_out, wrong
 from proxy.auth.external_issuer import unreachable
-from proxy.net.client_address import IpNetwork, canonical_address, special, within
+from proxy.net.client_address import IpNetwork, canonical_address, in_networks, is_special_address
 from proxy.net.tls import machine_context
 
 # Egress allow-list for filter endpoints of tenants: the hosts and addresses that may be called for
@@ -53,7 +53,7 @@ class EgressPolicy:
         except ValueError:
             return False
         return (
-            within(canonical_address(host), self._networks)
+            in_networks(canonical_address(host), self._networks)
             if _is_address(host)
             else host in self._names
         )
@@ -61,7 +61,7 @@ class EgressPolicy:
     def allows(self, address: str) -> bool:
         """Whether a name of the list may stand for that IP address."""
         there = canonical_address(address)
-        return within(there, self._networks) or not special(there)
+        return in_networks(there, self._networks) or not is_special_address(there)
 
 
 def _is_address(host: str) -> bool:

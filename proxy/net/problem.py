@@ -122,7 +122,7 @@ def problem(status: int, code: Code, message: str, details: tuple[Detail, ...] =
     return json.dumps(
         {
             "type": "about:blank",
-            "title": reason(status),
+            "title": reason_phrase(status),
             "status": status,
             "code": str(code),
             "detail": message,
@@ -134,7 +134,7 @@ def problem(status: int, code: Code, message: str, details: tuple[Detail, ...] =
     ).encode()
 
 
-def document(status: int, error: VaultError) -> bytes:
+def problem_document(status: int, error: VaultError) -> bytes:
     """The JSON document of an error.
 
     Sentences for the operator only are logged, and callers get a general one.
@@ -151,7 +151,7 @@ def wait_of(error: VaultError) -> int | None:
     return error.retry_after or _RETRY.get(error.code)
 
 
-def reason(status: int) -> str:
+def reason_phrase(status: int) -> str:
     """The usual reason phrase of a status, or an empty text."""
     try:
         return HTTPStatus(status).phrase
@@ -285,12 +285,12 @@ def own_answer(
 
     ``accept`` is the Accept field of the request, which tells whether a browser wants a page.
     """
-    body, kind = document(status, error), _JSON
+    body, kind = problem_document(status, error), _JSON
     if accept is not None and prefers_page(accept):
         body, kind = refusal_page(body), _HTML
     wait = wait_of(error)
     lines = [
-        b"HTTP/1.1 %d %b\r\n" % (status, reason(status).encode("ascii", "replace")),
+        b"HTTP/1.1 %d %b\r\n" % (status, reason_phrase(status).encode("ascii", "replace")),
         b"%bContent-Length: %d\r\nCache-Control: no-store\r\n" % (kind, len(body)),
         ANSWER,
         b"" if wait is None else b"Retry-After: %d\r\n" % wait,

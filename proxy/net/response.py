@@ -12,7 +12,7 @@ import msgspec
 from proxy.net.client_address import ClientAddress
 from proxy.net.coverage import Sample
 from proxy.net.coverage_report import Unruled
-from proxy.net.hop_headers import answered, encode_fields
+from proxy.net.hop_headers import encode_fields, response_fields
 from proxy.net.http1.body import BodyQueue, frame
 from proxy.net.http1.head import (
     CHUNKED,
@@ -159,10 +159,10 @@ _NEVER_TRAILERS: Final = frozenset(
 )
 
 
-def interim(incoming: RequestContext, status: int, reason: bytes, headers: RawHeaders) -> None:
+def pass_interim(incoming: RequestContext, status: int, reason: bytes, headers: RawHeaders) -> None:
     """Pass an interim answer (1xx) on; callers of HTTP/1.0 do not know such."""
     if incoming.minor == 1 and not incoming.began:
-        fields = encode_fields(answered(headers, NONE, status, 1))
+        fields = encode_fields(response_fields(headers, NONE, status, 1))
         incoming.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, reason, fields))
 
 
@@ -178,7 +178,7 @@ def begin_response(incoming: RequestContext, head: ResponseHead, framing: Framin
     if head.verbatim and (minor or not head.chunked) and not (head.status == 204 and head.chunked):
         fields = head.forwarded()
     else:
-        fields = encode_fields(answered(head.headers, framing, head.status, minor))
+        fields = encode_fields(response_fields(head.headers, framing, head.status, minor))
     if framing is TUNNEL:
         tail = b"\r\n"
     elif incoming.close:
@@ -217,7 +217,7 @@ def _last(status: int, trailers: RawHeaders) -> bytes:
     if not trailers:
         return b"0\r\n\r\n"
     fields = [field for field in trailers if field[0].lower() not in _NEVER_TRAILERS]
-    return b"0\r\n%b\r\n" % encode_fields(answered(tuple(fields), NONE, status, 0))
+    return b"0\r\n%b\r\n" % encode_fields(response_fields(tuple(fields), NONE, status, 0))
 
 
 def whole_response(
@@ -235,7 +235,7 @@ def whole_response(
     incoming.write(start + body)
 
 
-async def wait_taken(incoming: RequestContext, write_timeout: float) -> None:
+async def drain(incoming: RequestContext, write_timeout: float) -> None:
     """Wait until the caller has taken its bytes, but for a rest.
 
     Raises ``TimeoutError`` if it is too slow.

@@ -290,7 +290,9 @@ class ApplicationConnection(_TimedConnection):
         error = FAILED if status >= 500 else _parser_fault(exc)
         status = STATUS[error.code]
         headers = {"Content-Type": problem.PROBLEM, "Server": "domicile"}
-        answer = web.Response(status=status, body=problem.document(status, error), headers=headers)
+        answer = web.Response(
+            status=status, body=problem.problem_document(status, error), headers=headers
+        )
         answer.force_close()
         return answer
 

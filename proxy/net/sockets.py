@@ -52,11 +52,11 @@ def cannot_listen(name: str, address: tuple[str, int], error: OSError) -> VaultE
     else:
         reason = _REASONS.get(error.errno or 0, _OTHERWISE)
     return VaultError(
-        Code.PORT_IN_USE, f"Cannot listen at {written(address)}: {reason.format(name=name)}"
+        Code.PORT_IN_USE, f"Cannot listen at {host_and_port(address)}: {reason.format(name=name)}"
     )
 
 
-def written(address: tuple[str, int]) -> str:
+def host_and_port(address: tuple[str, int]) -> str:
     """``host:port``."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -196,7 +196,7 @@ def _taken_over(name: str, address: tuple[str, int], number: int) -> socket.sock
     raise VaultError(
         Code.BAD_SETTINGS,
         f"The socket that this process was started with for {name} does not listen at "
-        f"{written(address)}: let listen.{name} and the socket unit name the same address.",
+        f"{host_and_port(address)}: let listen.{name} and the socket unit name the same address.",
     )
 
 

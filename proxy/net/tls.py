@@ -30,7 +30,7 @@ DH_GROUP: Final = "prime256v1"
 _MISSING_EXTENSION: Final = 109
 
 
-class Pair(NamedTuple):
+class CertificateFiles(NamedTuple):
     """Files of a certificate with its chain, and of its key; ``None``: it is in the same file."""
 
     certificate: Path
@@ -60,11 +60,11 @@ class Handshake(ssl.SSLObject):
     refused: str = ""
 
 
-class Material(NamedTuple):
+class ListenerCertificates(NamedTuple):
     """The files of a listener, read at one time: certificates with keys, checked together."""
 
     certificates: tuple[LoadedCertificate, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[CertificateFiles, ...]
 
     def names(self) -> tuple[str, ...]:
         """Every name that a certificate stands for, in order."""
@@ -73,7 +73,7 @@ class Material(NamedTuple):
         )
 
 
-def date_faults(material: Material, now: datetime) -> list[Detail]:
+def date_faults(material: ListenerCertificates, now: datetime) -> list[Detail]:
     """A fault for each certificate that is not valid at this time."""
     faults = []
     for source, path, certificate in material.certificates:
@@ -88,7 +88,9 @@ def date_faults(material: Material, now: datetime) -> list[Detail]:
     return faults
 
 
-def read_certificate(pairs: Sequence[Pair], clients: Path | None = None) -> Material:
+def read_certificate(
+    pairs: Sequence[CertificateFiles], clients: Path | None = None
+) -> ListenerCertificates:
     """Read and try the files.
 
     Raises ``VaultError`` (BAD_SETTINGS) with a detail for each that cannot be used.
@@ -115,10 +117,10 @@ def read_certificate(pairs: Sequence[Pair], clients: Path | None = None) -> Mate
         raise VaultError(
             Code.BAD_SETTINGS, "The files for TLS towards callers cannot be used.", tuple(faults)
         )
-    return Material(tuple(loaded), tuple(pairs))
+    return ListenerCertificates(tuple(loaded), tuple(pairs))
 
 
-def context(material: Material, policy: TlsPolicy) -> ssl.SSLContext:
+def context(material: ListenerCertificates, policy: TlsPolicy) -> ssl.SSLContext:
     """Return the context of a listener; it chooses the certificate by the requested name."""
     contexts = [_complete(pair, policy) for pair in material.pairs]
     exact: dict[str, ssl.SSLContext] = {}
@@ -165,11 +167,11 @@ def _bare() -> ssl.SSLContext:
     return _FreshContext(ssl.PROTOCOL_TLS_SERVER)
 
 
-def _load(context: ssl.SSLContext, pair: Pair) -> None:
+def _load(context: ssl.SSLContext, pair: CertificateFiles) -> None:
     context.load_cert_chain(pair.certificate, pair.key, _no_password)
 
 
-def _complete(pair: Pair, policy: TlsPolicy) -> ssl.SSLContext:
+def _complete(pair: CertificateFiles, policy: TlsPolicy) -> ssl.SSLContext:
     context = _bare()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
@@ -196,7 +198,9 @@ def _no_password() -> str:
     raise _EncryptedError
 
 
-def _described(source: str, pair: Pair, faults: list[Detail]) -> LoadedCertificate | None:
+def _described(
+    source: str, pair: CertificateFiles, faults: list[Detail]
+) -> LoadedCertificate | None:
     """The certificate of a pair, or ``None`` with a fault."""
     try:
         certificate = parse_certificate(pair.certificate.read_bytes())
@@ -215,12 +219,12 @@ def _described(source: str, pair: Pair, faults: list[Detail]) -> LoadedCertifica
     return None
 
 
-def _unfit(pair: Pair) -> str | None:
+def _unfit(pair: CertificateFiles) -> str | None:
     """Explain why a certificate with its key cannot be used, if so."""
     return _attempt(pair.certificate, partial(_load, _bare(), pair)) or _exposed(pair)
 
 
-def _exposed(pair: Pair) -> str | None:
+def _exposed(pair: CertificateFiles) -> str | None:
     """Explain why the file of a private key is refused, as the vault's key file would be."""
     path = pair.key or pair.certificate
     try:
@@ -317,7 +321,7 @@ def client_context(
             certificate,
             lambda: context.load_cert_chain(certificate, key, _no_password),
         )
-        if fault is None and (exposed := _exposed(Pair(certificate, key))):
+        if fault is None and (exposed := _exposed(CertificateFiles(certificate, key))):
             fault = Detail("key" if key else "certificate", exposed)
         faults += [fault] if fault else []
     if faults:

@@ -181,7 +181,7 @@ class Unnamed:
         )
         names = ([step for step in path if isinstance(step, str)] for path in places)
         #: of each path the last: a form member is called so, or ends so in brackets
-        self._names = {form.bare(name) for some in names for name in some[-1:]}
+        self._names = {form.loose_form_name(name) for some in names for name in some[-1:]}
 
     def refuse(self, headers: RawHeaders, body: bytes) -> None:
         """Raise ``VaultError`` unless the body is JSON or a form that carries no field of the
@@ -217,7 +217,9 @@ class Unnamed:
         return media
 
     def _is_field(self, member: str) -> bool:
-        return any(form.bare(piece) in self._names for piece in (member, *pieces(member)))
+        return any(
+            form.loose_form_name(piece) in self._names for piece in (member, *pieces(member))
+        )
 
     def _refusal(self, what: str) -> VaultError:
         return VaultError(

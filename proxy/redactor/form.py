@@ -280,7 +280,7 @@ def worded(name: str) -> str:
     return _CAMEL.sub("_", name)
 
 
-def bare(name: str) -> str:
+def loose_form_name(name: str) -> str:
     """``loose_name`` of a name as forms have it: one idea of names, in JSON and beside it."""
     return loose_name(loosely(name))
 

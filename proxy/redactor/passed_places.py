@@ -161,7 +161,7 @@ def _called(body: BodyPlace) -> Iterator[tuple[_Way, str]]:
         *(inner for text in body.texts for inner in text.fields),
     ]
     for path, field in paths:
-        way = tuple(form.bare(step) for step in path if isinstance(step, str))
+        way = tuple(form.loose_form_name(step) for step in path if isinstance(step, str))
         if way:  # the whole body is called by no name
             yield from ((one, field) for one in (way, way[-1:]))
 
@@ -169,4 +169,4 @@ def _called(body: BodyPlace) -> Iterator[tuple[_Way, str]]:
 def _way_of(name: str) -> _Way:
     """The names that a name writes out: ``person[name][]`` is a way of two."""
     steps = [step for step in pieces(name) if step and not step.isdigit()]
-    return tuple(map(form.bare, steps or [name]))
+    return tuple(map(form.loose_form_name, steps or [name]))

@@ -16,7 +16,7 @@ from proxy.storage.base import Store
 from proxy.storage.notes import Agreement
 from proxy.storage.rows import TableLayout
 from proxy.vault.attachment_content import Contents
-from proxy.vault.attachments.object_cleanup import ObjectCleanup, belong
+from proxy.vault.attachments.object_cleanup import ObjectCleanup, mark_pair
 from proxy.vault.both_roots import BothRoots
 from proxy.vault.collection import Collection, HistoryPolicy, ObserveVault, TableSpec, VaultContext
 from proxy.vault.column_binding import ColumnBinding
@@ -202,7 +202,7 @@ class Vault:
         given. Raises ``VaultError`` (BAD_STORE) when store and object store do not belong together.
         """
         context = self._context
-        await belong(objects, context.store)
+        await mark_pair(objects, context.store)
         await self.wake()
         contents = self.contents = Contents(objects, context.keyset.streams(), limit)
         everybody = environments or (lambda: (context.environment,))

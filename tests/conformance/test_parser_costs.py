@@ -394,7 +394,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "net.http1.fields:connection_options": lambda text: fields.connection_options([_bytes(text)]),
     "net.entity_tags:shown": lambda text: entity_tags.restored_tag(_bytes(text), b"", None, bytes),
     "net.entity_tags:own_tag": lambda text: entity_tags.own_tag(_bytes(text) + entity_tags.MARK),
-    "net.entity_tags:lists": lambda text: entity_tags.lists(_bytes(text), b'"a"'),
+    "net.entity_tags:lists_tag": lambda text: entity_tags.lists_tag(_bytes(text), b'"a"'),
     "gateway.headers:readable": lambda text: headers.readable(_bytes(text)),
     "gateway.headers:private": lambda text: headers.private(_bytes(text)),
     "gateway.headers:codings_readable": lambda text: headers.codings_readable(_bytes(text)),

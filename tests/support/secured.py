@@ -7,7 +7,7 @@ import socket
 import ssl
 from pathlib import Path
 
-from proxy.net.tls import Pair, TlsPolicy, context, read_certificate
+from proxy.net.tls import CertificateFiles, TlsPolicy, context, read_certificate
 from proxy.net.tls_transport import TlsListener
 from tests.support.certificates import Authority
 from tests.support.certificates import Pair as Files
@@ -30,7 +30,9 @@ def trusting(
 
 def material_of(*pairs: Files, clients: Path | None = None):
     """The files of a listener, read."""
-    return read_certificate([Pair(pair.certificate, pair.key) for pair in pairs], clients)
+    return read_certificate(
+        [CertificateFiles(pair.certificate, pair.key) for pair in pairs], clients
+    )
 
 
 def tls_listener(*pairs: Files, patience: float = 30.0, **terms) -> tuple[TlsListener, list[str]]:

@@ -134,7 +134,7 @@ def run_of_scalars(text: bytes, at: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def dull(
+def skip_patterns(
     names: frozenset[str], *, escapes: bool, heads: frozenset[str] = frozenset()
 ) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     """Patterns for runs of members, and of elements, in which none of these loose names can stand.
@@ -181,7 +181,7 @@ def _holding(value: bytes, key: bytes) -> bytes:
 
 
 def run_end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    """The end of a run of ``dull`` that starts at ``at``; there itself where nothing fits."""
+    """The end of a run of ``skip_patterns`` from ``at`` on; ``at`` where nothing fits."""
     return _end(pattern, text, at)
 
 

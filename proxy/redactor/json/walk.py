@@ -18,13 +18,13 @@ from proxy.redactor.json.grammar import (
     NEXT_MEMBER,
     ambiguous,
     broken,
-    dull,
     member_name,
     not_utf8,
     run_end,
     run_of_scalars,
     scalar_end,
     skip,
+    skip_patterns,
     too_deep,
     too_many,
 )
@@ -84,7 +84,7 @@ class WalkFrame:
     """An array or object that is open and that threads lead into."""
 
     __slots__ = (
-        *("count", "dull", "followed", "is_object", "looked", "loose", "named", "nested"),
+        *("count", "skips", "followed", "is_object", "looked", "loose", "named", "nested"),
         *("folded", "opened", "reached", "runs", "spread", "threads"),
     )
 
@@ -97,7 +97,7 @@ class WalkFrame:
         self.opened = opened  #: what starts with this container and ends with it
         self.count = 0
         self.reached = ""  #: the name of the last member, where a walk needs it
-        self.dull: re.Pattern[bytes] | None = None  #: a run in which nothing is selected
+        self.skips: re.Pattern[bytes] | None = None  #: a run in which nothing is selected
         #: places to which names lead, once one is in doubt
         self.nested: Nested | None = None
         self.followed = 0  #: names that begin like a way to a place
@@ -222,9 +222,10 @@ class DocumentWalk:
             if names is not None:
                 heads = frozenset(map(first_piece, names if self._nested else ()))
                 loose = frozenset(map(loose_name, names))
-                frame.dull = dull(loose, escapes=self._escapes, heads=heads)[not frame.is_object]
-        if frame.dull is not None:
-            self._at = run_end(frame.dull, self._text, self._at)
+                patterns = skip_patterns(loose, escapes=self._escapes, heads=heads)
+                frame.skips = patterns[not frame.is_object]
+        if frame.skips is not None:
+            self._at = run_end(frame.skips, self._text, self._at)
         elif frame.runs:
             self._at = run_of_scalars(self._text, self._at)
 
@@ -255,10 +256,8 @@ class DocumentWalk:
         if any(thread.path[thread.at] == name for thread in frame.threads):
             return
         if frame.nested is None:
-            frame.nested = _nested(
-                tuple([(t.path[t.at :], t.sink is None) for t in frame.threads]),
-                tuple(self._leaves),
-            )
+            ways = tuple([(t.path[t.at :], t.sink is None) for t in frame.threads])
+            frame.nested = _nested(ways, tuple(self._leaves))
         frame.followed += frame.nested.may_lead(name)
         if frame.followed > MOST_FOLLOWED:
             self._doubt = NESTED

@@ -379,7 +379,7 @@ def same_parameter(sent: str, other: str) -> bool:
     """Whether an application may read one of two parameters in the place of the other: ``ids[0]``
     and ``IDS`` for ``ids[]``, and ``filter`` for ``filter[ids]``.
     """
-    ways = [list(map(form.bare, pieces(name))) for name in (sent, other)]
+    ways = [list(map(form.loose_form_name, pieces(name))) for name in (sent, other)]
     if not all(map(any, ways)):
         return sent == other
     return all(one == two or not (one and two) for one, two in zip(*ways, strict=False))

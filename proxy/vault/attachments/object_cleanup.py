@@ -129,7 +129,7 @@ _EMPTY = (
 )
 
 
-async def belong(objects: ObjectStore, store: Store) -> None:
+async def mark_pair(objects: ObjectStore, store: Store) -> None:
     """Mark both where they are new. Raises as ``check``.
 
     The object store is marked first: an interrupted start leaves an empty object store with a mark.

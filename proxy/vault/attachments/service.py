@@ -31,7 +31,7 @@ from proxy.vault.records.attachment_metadata import (
 )
 from proxy.vault.records.commit import COMMIT_TRIES, attempt, locked, overtaken
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Within
+from proxy.vault.records.visibility import RowPolicyCheck
 
 #: Further changes for the commit, given the attachment as it is then, and the row that has it;
 #: nothing of a delete or a move.
@@ -66,7 +66,7 @@ class Owner(NamedTuple):
     async def row(self) -> Row:
         """The record's row. ``VaultError(NOT_FOUND)`` without one, or with an expired one."""
         rows = await self.records.by_key([self.key])
-        within = await Within(self.records).considering(rows.values())
+        within = await RowPolicyCheck(self.records).considering(rows.values())
         if self.key not in rows or within.open(rows[self.key]) is None:
             raise _no_record()
         return rows[self.key]
@@ -204,7 +204,11 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
     with one for each id, FILE_EXISTS with one for each name that the destination has already,
     CANNOT_OPEN.
     """
-    records, other, within = owner.records, Owner(owner.records, destination), Within(owner.records)
+    records, other, within = (
+        owner.records,
+        Owner(owner.records, destination),
+        RowPolicyCheck(owner.records),
+    )
     await records.permit(Act.WRITE, (owner.key, destination))
     await records.permit(Act.READ, (owner.key,))  # else it would be read at the destination
     async with locked(records, [owner.digest, other.digest]):

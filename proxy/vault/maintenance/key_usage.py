@@ -61,7 +61,7 @@ _FILES: Final = 50
 _NO_VERSION: Final = -1  # smaller than any
 
 
-class Use(NamedTuple):
+class KeyUsage(NamedTuple):
     """Result of a complete scan."""
 
     #: by id of the key: how many of each kind, where there are any
@@ -73,9 +73,9 @@ class Use(NamedTuple):
         return self.counted.get(key, Counter())
 
 
-async def scan_key_usage(vault: Vault) -> Use:
+async def scan_key_usage(vault: Vault) -> KeyUsage:
     """Count everything. Raises the errors of the store and the object store."""
-    use = Use({}, {})
+    use = KeyUsage({}, {})
     await vault.wake()
     for table in (await placed_schemas(vault.store, vault.environment)).values():
         await _table(vault, table, use)
@@ -86,7 +86,7 @@ async def scan_key_usage(vault: Vault) -> Use:
     return use
 
 
-async def _table(vault: Vault, table: str, use: Use) -> None:
+async def _table(vault: Vault, table: str, use: KeyUsage) -> None:
     store, rid = vault.store, 0
     while rows := await store.scan(table, rid, _PAGE):
         for row in rows:
@@ -114,7 +114,7 @@ async def _table(vault: Vault, table: str, use: Use) -> None:
                 use.counted.setdefault(key, Counter())["contents"] += 1
 
 
-async def _replies(vault: Vault, table: str, use: Use) -> None:
+async def _replies(vault: Vault, table: str, use: KeyUsage) -> None:
     key, now = b"", vault.clock()
     while replies := await vault.store.reply_scan(table, key, _PAGE):
         for reply in replies:
@@ -153,7 +153,7 @@ async def _headers(vault: Vault, table: str, files: Sequence[File]) -> list[byte
     return headers
 
 
-def _count(use: Use, kind: str, sealed: Collection[bytes]) -> None:
+def _count(use: KeyUsage, kind: str, sealed: Collection[bytes]) -> None:
     """Count one thing for every key that has sealed a part of it."""
     for key in {sealed_by(part) for part in sealed}:
         use.counted.setdefault(key, Counter())[kind] += 1

@@ -25,9 +25,9 @@ from proxy.storage.notes import Agreement
 from proxy.vault.job import JobState
 from proxy.vault.maintenance import reencrypt_pages
 from proxy.vault.maintenance.key_usage import (
+    KeyUsage,
     RetirementJob,
     RetirementRun,
-    Use,
     key_guard_of,
     scan_key_usage,
 )
@@ -242,7 +242,7 @@ class ReencryptionJob(RetirementJob[ReencryptionRun]):
             return False
         return True
 
-    def _again(self, run: ReencryptionRun, use: Use, left: int) -> int:
+    def _again(self, run: ReencryptionRun, use: KeyUsage, left: int) -> int:
         """When to look again at what keeps older keys.
 
         Beside others soon once: what a request of theirs has read before may come only now.

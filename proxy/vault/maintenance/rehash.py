@@ -32,7 +32,7 @@ from proxy.vault.maintenance.rehash_rules import RehashRules, fields_by_rule, se
 from proxy.vault.records.commit import COMMIT_TRIES, attempt, locked, overtaken
 from proxy.vault.records.query import compile_query
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Verified, Within, inside, undoubted
+from proxy.vault.records.visibility import RowPolicyCheck, Verified, permitted_rows, undoubted
 
 #: Tokens of one value that are found besides the newest.
 MOST_OLD = 16
@@ -188,7 +188,7 @@ async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Reso
     hashes = {records.rehashed(token.encode("utf-8", "surrogatepass")): token for token in tokens}
     hits = await collection.store.by_tokens(collection.table, list(hashes))
     rids = tuple({rid for resolved in hits.values() for rid in resolved})
-    where = All((inside(records), Is("@rid", rids)))
+    where = All((permitted_rows(records), Is("@rid", rids)))
     page = await collection.store.select(
         collection.table, Select(where, collection.clock(), counted=False)
     )
@@ -313,7 +313,10 @@ async def _again(
     """Return the rows under their locks, opened, without those that are gone or match no more."""
     collection = records.collection
     rows = await collection.store.rows(collection.table, [row.rid for row in wanted])
-    within, matches = Within(records), Verified(records, (Equals(PROFILE_KEY, tuple(keys)),))
+    within, matches = (
+        RowPolicyCheck(records),
+        Verified(records, (Equals(PROFILE_KEY, tuple(keys)),)),
+    )
     current: list[tuple[Row, Record]] = []
     for before in wanted:
         now = rows.get(before.rid)

@@ -39,10 +39,10 @@ from proxy.vault.records.sent_back import (
     check_condition,
     check_stated,
     may_read,
-    meant,
     refuse_masks,
+    without_unchanged,
 )
-from proxy.vault.records.visibility import Within
+from proxy.vault.records.visibility import RowPolicyCheck
 
 _Stored = tuple[TokenizedValue, ...]
 _SAME: Final = (
@@ -74,12 +74,16 @@ async def correct_record(
     for _ in range(COMMIT_TRIES):
         async with locked(records, (records.collection.key_hash(key),)):
             row = (await records.by_key((key,))).get(key)
-            before = None if row is None else (await Within(records).considering([row])).open(row)
+            before = (
+                None
+                if row is None
+                else (await RowPolicyCheck(records).considering([row])).open(row)
+            )
             await check_condition(records, before)
             if row is None or before is None:
                 return None
             await check_stated(records, draft, before, readable=may_read(records))
-            sent = meant(records, draft, before, readable=may_read(records))
+            sent = without_unchanged(records, draft, before, readable=may_read(records))
             refuse_masks(records, (sent,))
             following, changes = await _corrected(records, row, sent, by)
             record = records.open(following)
@@ -125,7 +129,7 @@ async def _corrected(
         row._replace(version=row.version + 1, updated_at=now, cells=collection.cells(content)),
         content,
     )
-    Within(records).refuse(following, records.contents(content, draft.key)[0], draft.at)
+    RowPolicyCheck(records).refuse(following, records.contents(content, draft.key)[0], draft.at)
     # what is taken away goes from those, too: an erasure leaves nothing
     erased = {name for name in draft.fields if not content.values.get(name)}
     rebased = rebase(collection, row, doubtful, (before, content), erased)

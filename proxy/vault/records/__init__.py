@@ -10,17 +10,45 @@ from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of, record_of_key
 from proxy.vault.records.history import export, history_page
 from proxy.vault.records.merge import merge_records
-from proxy.vault.records.person import Holding, Sought, found_in_doubt, holding
+from proxy.vault.records.person import (
+    PersonRecord,
+    PersonValues,
+    find_person_records,
+    found_in_doubt,
+)
 from proxy.vault.records.prompt import page_at_once, question_of, record_at_once
 from proxy.vault.records.query import cursor_context, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.update import change_records, clone
-from proxy.vault.records.visibility import all_there
+from proxy.vault.records.visibility import all_visible
 
 __all__ = [
-    "Figures", "FoundPage", "Holding", "PageAsker", "Records", "Render", "Sought",
-    "aggregate_groups", "all_there", "change_records", "clone", "cursor_context", "delete_many",
-    "delete_one", "export", "find_page", "found_in_doubt", "history_page", "holding",
-    "merge_records", "open_cursor", "page_at_once", "page_of", "question_of", "record_at_once",
-    "record_of_key", "refuse_of_rules", "store_records",
+    "Figures",
+    "FoundPage",
+    "PageAsker",
+    "PersonRecord",
+    "PersonValues",
+    "Records",
+    "Render",
+    "aggregate_groups",
+    "all_visible",
+    "change_records",
+    "clone",
+    "cursor_context",
+    "delete_many",
+    "delete_one",
+    "export",
+    "find_page",
+    "find_person_records",
+    "found_in_doubt",
+    "history_page",
+    "merge_records",
+    "open_cursor",
+    "page_at_once",
+    "page_of",
+    "question_of",
+    "record_at_once",
+    "record_of_key",
+    "refuse_of_rules",
+    "store_records",
 ]  # fmt: skip

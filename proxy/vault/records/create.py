@@ -48,11 +48,11 @@ from proxy.vault.records.repository import Records
 from proxy.vault.records.sent_back import (
     check_condition,
     check_stated,
-    meant,
     refuse_masks,
     refuse_stated,
+    without_unchanged,
 )
-from proxy.vault.records.visibility import Within
+from proxy.vault.records.visibility import RowPolicyCheck
 
 #: Records that are sealed between two turns of the event loop.
 _AT_ONCE = 50
@@ -172,7 +172,7 @@ def successor(
     expires = None if draft.expires_at is UNSET else draft.expires_at
     eras = next_eras(before, draft.fields, draft.fresh, row.version + 1)
     following = records.next_row(row, draft.fields, by, expires, Extras(before.tokens, eras))
-    Within(records).refuse(following, draft.fields, draft.at)
+    RowPolicyCheck(records).refuse(following, draft.fields, draft.at)
     record = record_of(following, draft.key, draft.fields, by, eras)
     return record, replacing(records, row, following, (before.fields, draft.fields))
 
@@ -225,7 +225,7 @@ def _rows(
 ) -> tuple[list[Record], list[Insert]]:
     """The records that the drafts are in these rows, and the changes that store them."""
     if records.rights.rows:
-        within = Within(records)
+        within = RowPolicyCheck(records)
         for row, draft in zip(rows, drafts, strict=True):
             within.refuse(row, draft.fields, draft.at)
     hashes, create = records.hashes if records.has_parts else None, Action.CREATE
@@ -266,7 +266,7 @@ def _overwritten(
 ) -> tuple[Record, list[Change]]:
     """Return the record as sent, except for hidden fields and unchanged visible replacements."""
     before = records.open(row)
-    draft = meant(records, draft, before, readable=readable)
+    draft = without_unchanged(records, draft, before, readable=readable)
     refuse_masks(records, (draft,))
     whole = msgspec.structs.replace(
         overwriting(records, before, draft), fresh=records.rights.unseen(draft.fields)
@@ -294,7 +294,7 @@ def _refuse_incomplete(records: Records, drafts: Sequence[RecordDraft]) -> None:
 
 def _elsewhere(records: Records, rows: Mapping[bytes, Row]) -> set[bytes]:
     """The keys of those rows that are not there for the caller."""
-    within = Within(records)
+    within = RowPolicyCheck(records)
     return {key for key, row in rows.items() if not within.holds_row(row)}
 
 

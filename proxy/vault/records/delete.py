@@ -40,7 +40,7 @@ from proxy.vault.records.commit import (
 )
 from proxy.vault.records.repository import Records
 from proxy.vault.records.sent_back import check_condition
-from proxy.vault.records.visibility import Verified, Within, visible
+from proxy.vault.records.visibility import RowPolicyCheck, Verified, visible
 from proxy.vault.seal import Tampered
 
 #: Records that one delete may take with it.
@@ -179,7 +179,7 @@ def _followed(records: Records, cascade_by: str | None) -> Field | None:
 async def _doomed(delete: _Delete) -> list[Row]:
     """The rows of these keys that the caller sees, and all it sees that hangs on them."""
     records, field = delete.records, delete.field
-    within = Within(records)
+    within = RowPolicyCheck(records)
     rows: dict[int, Row] = {}
     following: list[str] = []
     for row in (await records.by_key(delete.keys)).values():
@@ -223,7 +223,7 @@ async def _doomed(delete: _Delete) -> list[Row]:
     return list(rows.values())
 
 
-def _there(delete: _Delete, within: Within, row: Row) -> tuple[bool, str | None]:
+def _there(delete: _Delete, within: RowPolicyCheck, row: Row) -> tuple[bool, str | None]:
     """Whether the row of a key is there for the caller, and the key.
 
     One that does not open at all can be deleted by who is under no row policies, unless what hangs

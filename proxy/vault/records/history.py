@@ -23,7 +23,7 @@ from proxy.vault.records.find import PageAsker, portion_of
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.query import cursor_context, open_cursor
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Verified, Within, inside, undoubted
+from proxy.vault.records.visibility import RowPolicyCheck, Verified, permitted_rows, undoubted
 from proxy.vault.table_state import Sequencer
 
 #: Past versions that are read at once where all of them have to be looked at.
@@ -118,7 +118,7 @@ async def _narrowed(
     collection, digest, within = (
         records.collection,
         records.collection.key_hash(key),
-        Within(records),
+        RowPolicyCheck(records),
     )
     row, past, total = await _read(records, digest, (_PAGE, 0), room)
     if row is not None and not collection.alive(row):
@@ -334,7 +334,7 @@ async def export(
     )
     room = limits.page_bytes if asker.room is None else min(limits.page_bytes, asker.room)
     select = Select(
-        All((where, inside(records))),
+        All((where, permitted_rows(records))),
         collection.clock(),
         (Order("@rid"),),
         limit,

@@ -32,7 +32,7 @@ from proxy.vault.records.commit import (
 )
 from proxy.vault.records.create import record_of, replacing
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Within
+from proxy.vault.records.visibility import RowPolicyCheck
 
 #: Past versions that may go over.
 MOST_VERSIONS = 10_000
@@ -53,7 +53,7 @@ async def merge_records(
     refuse_of_rules(records, (source, destination))
     if source == destination:
         raise VaultError(Code.UNPROCESSABLE, "A record cannot be migrated to itself.")
-    within = Within(records)
+    within = RowPolicyCheck(records)
     for act, key in ((Act.READ, source), (Act.DELETE, source), (Act.WRITE, destination)):
         await records.permit(act, (key,))
     async with locked(records, [records.collection.key_hash(key) for key in (source, destination)]):
@@ -147,7 +147,7 @@ def _merged(
     )
     extras = Extras({**(before.tokens or {}), **(other.tokens or {})}, eras)
     following = records.next_row(row, fields, by, ends, extras)
-    Within(records).refuse(following, fields, "")
+    RowPolicyCheck(records).refuse(following, fields, "")
     changes = replacing(records, pair.destination, following, (before.fields, fields))
     if token_hashes := records.token_hashes(other.tokens or {}):
         changes.append(Reindex(row.rid, add=tuple(token_hashes)))

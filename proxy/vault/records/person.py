@@ -28,7 +28,7 @@ from proxy.vault.earlier_values import unerased_values
 from proxy.vault.records.find import portion_of
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Verified, inside, undoubted, version_in_doubt
+from proxy.vault.records.visibility import Verified, permitted_rows, undoubted, version_in_doubt
 
 #: Rows that are read at once, and their bytes.
 _ROWS: Final = 500
@@ -45,14 +45,14 @@ _IDENTIFYING: Final = frozenset({"email", "phone", "national_id", "iban", "card"
 _Compare = Callable[[str, str], bool]
 
 
-class Sought(NamedTuple):
+class PersonValues(NamedTuple):
     """Values of one person; ``mentions``: whether they are looked for within texts, too."""
 
     values: Sequence[str]
     mentions: bool = False
 
 
-class Holding(NamedTuple):
+class PersonRecord(NamedTuple):
     """A record that has one of the values, by its fields."""
 
     record: Record
@@ -63,16 +63,18 @@ class Holding(NamedTuple):
     in_doubt: tuple[Record, ...] = ()
 
 
-class Walk(NamedTuple):
+class PersonPage(NamedTuple):
     """Result of a walk over a part of a schema's records."""
 
-    holders: list[Holding]
+    holders: list[PersonRecord]
     looked: int  #: records that were looked at
     unreadable: int  #: among them, that do not open
     last: int | None  #: the id of the last of them; ``None``: there are no more
 
 
-async def holding(records: Records, sought: Sought, after: int, most: int) -> Walk:
+async def find_person_records(
+    records: Records, sought: PersonValues, after: int, most: int
+) -> PersonPage:
     """Examine the next records after that id (0: from the first), at least so many if they exist.
 
     Raises ``VaultError``: as a filter endpoint; ``VAULT_DOWN``.
@@ -81,11 +83,11 @@ async def holding(records: Records, sought: Sought, after: int, most: int) -> Wa
     compare = _comparison(sought.values, collection.context.region)
     within = _within(sought.values) if sought.mentions else None
     verified = Verified(records, records.rights.rows)
-    walk = Walk([], 0, 0, after)
+    walk = PersonPage([], 0, 0, after)
     while walk.last is not None and walk.looked < most:
         behind = Compared("@rid", Compare.GT, walk.last) if walk.last else MATCH_ALL
         select = Select(
-            All((behind, inside(records))),
+            All((behind, permitted_rows(records))),
             collection.clock(),
             (Order("@rid"),),
             _ROWS,
@@ -112,7 +114,7 @@ async def holding(records: Records, sought: Sought, after: int, most: int) -> Wa
             rids = {one.rid for one in allowed}
             walk.holders.extend(one for one in having if one.record.rid in rids)
             await asyncio.sleep(0)
-        walk = Walk(walk.holders, looked, unreadable, last)
+        walk = PersonPage(walk.holders, looked, unreadable, last)
     records.note_shown([one.record.key for one in walk.holders])
     return walk
 
@@ -166,7 +168,7 @@ def _earlier(
 
 def _holding_of(
     records: Records, versions: Sequence[Record], compare: _Compare, within: re.Pattern[str] | None
-) -> Holding:
+) -> PersonRecord:
     """The visible fields that have one of the values in some version, the live one first."""
     kinds = {field.name: field.kind for field in records.full_schema.fields}
     fields, mentions, others = list[str](), list[str](), list[str]()
@@ -180,7 +182,7 @@ def _holding_of(
         elif kinds[name] in _IDENTIFYING and any(texts):
             others.append(name)
     live, *doubtful = versions
-    return Holding(live, tuple(fields), tuple(mentions), tuple(others), tuple(doubtful))
+    return PersonRecord(live, tuple(fields), tuple(mentions), tuple(others), tuple(doubtful))
 
 
 def _texts_by_field(versions: Sequence[Record]) -> dict[str, list[str]]:

@@ -62,11 +62,11 @@ BUILT_IN_COLUMNS = {
     EXPIRES_AT: "@expires_at",
 }
 
-_NOTHING_OPENED: "Final[Mapping[Like, Look]]" = {}
+_NOTHING_OPENED: "Final[Mapping[Like, PartialMatch]]" = {}
 _COMPARES = {Op.GT: Compare.GT, Op.GTE: Compare.GTE, Op.LT: Compare.LT, Op.LTE: Compare.LTE}
 
 
-class Look(NamedTuple):
+class PartialMatch(NamedTuple):
     """A partial match answered by opening rows: which have the text in a field."""
 
     fields: tuple[str, ...]
@@ -94,7 +94,7 @@ class CompiledQuery(NamedTuple):
     """A query for an engine, and the examined records."""
 
     where: Where
-    looks: tuple[Look, ...] = ()
+    looks: tuple[PartialMatch, ...] = ()
 
     def stands(self, record: Record) -> bool:
         """Whether the examined content of the record is still current."""
@@ -121,7 +121,7 @@ async def compile_query(
             if not any(map(likes.__contains__, _likes((test,))))
         )
     )
-    looks: dict[Like, Look] = {}
+    looks: dict[Like, PartialMatch] = {}
     # for all partial matches together: a filter of many must not open that many times as much
     left = limits.candidates
     for like in dict.fromkeys(likes):
@@ -147,7 +147,9 @@ def _likes(tests: Sequence[Test]) -> list[Like]:
     return likes
 
 
-def where_of(records: Records, test: Test, looks: Mapping[Like, Look] = _NOTHING_OPENED) -> Where:
+def where_of(
+    records: Records, test: Test, looks: Mapping[Like, PartialMatch] = _NOTHING_OPENED
+) -> Where:
     """The condition of a test; ``looks``: what was found by opening rows."""
     if isinstance(test, Equals):
         return _equals(records, test)
@@ -218,7 +220,7 @@ def _opened(records: Records, like: Like) -> list[str]:
     return hashed
 
 
-def _like(records: Records, like: Like, look: Look | None) -> Where:
+def _like(records: Records, like: Like, look: PartialMatch | None) -> Where:
     # As engines fold the column: letter by letter, with no composition afterwards.
     text = fold(plain_text(like.text))
     parts: list[Where] = [
@@ -237,7 +239,7 @@ def field_name(records: Records, name: str) -> str:
 
 
 def _candidates(
-    records: Records, look: Look, text: str, narrow: Where, bounds: tuple[int, int]
+    records: Records, look: PartialMatch, text: str, narrow: Where, bounds: tuple[int, int]
 ) -> Select:
     """Return the query for rows that may contain the text in a hashed field, after one of them.
 
@@ -256,12 +258,14 @@ def _candidates(
     return select._replace(counted=not after, most=most)
 
 
-async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple[Look, int] | None:
+async def _look(
+    records: Records, like: Like, narrow: Where, most: int
+) -> tuple[PartialMatch, int] | None:
     """Open every row that may contain the text; return the matches and the number opened.
 
     ``None``: there are more than ``most``.
     """
-    look = Look(
+    look = PartialMatch(
         tuple(field_name(records, name) for name in _opened(records, like)),
         folded(like.text),
         frozenset(),
@@ -281,7 +285,7 @@ async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple
         last = page.rows[-1].rid
 
 
-async def _holding(records: Records, look: Look, rows: Sequence[Row]) -> list[int]:
+async def _holding(records: Records, look: PartialMatch, rows: Sequence[Row]) -> list[int]:
     """The ids of those rows that have the text. Their keys are looked at when found by id."""
     rids: list[int] = []
     for some in strides(rows, LOOKED_AT):

@@ -26,7 +26,9 @@ _META: Final = "meta"
 _LINK: Final = "download_link"
 
 
-def meant(records: Records, draft: RecordDraft, before: Record, *, readable: bool) -> RecordDraft:
+def without_unchanged(
+    records: Records, draft: RecordDraft, before: Record, *, readable: bool
+) -> RecordDraft:
     """Return the draft without unchanged visible forms of the record, so that these values stay.
 
     ``readable``: the caller may read it.

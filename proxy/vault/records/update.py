@@ -36,12 +36,12 @@ from proxy.vault.records.sent_back import (
     check_condition,
     check_stated,
     may_read,
-    meant,
     refuse_masks,
     refuse_stated,
     without,
+    without_unchanged,
 )
-from proxy.vault.records.visibility import Verified, Within, inside
+from proxy.vault.records.visibility import RowPolicyCheck, Verified, permitted_rows
 
 #: Records that one update may change.
 MOST_UPDATED = 10_000
@@ -189,7 +189,7 @@ async def _matching(update: _Update, field: Field) -> list[list[Row]]:
     matches: list[list[Row]] = []
     for draft in update.drafts:
         cell = records.cell(field.name, draft.fields[field.name])
-        where = All((Is(column, (cell,)), inside(records)))
+        where = All((Is(column, (cell,)), permitted_rows(records)))
         query = Select(where, collection.clock(), limit=left + 1, counted=False)
         matches.append((await collection.store.select(collection.table, query)).rows)
         left -= len(matches[-1])
@@ -225,7 +225,7 @@ async def _changed(
 ) -> tuple[list[Record], list[Change]]:
     changed: list[Record] = []
     changes: list[Change] = []
-    within = Within(update.records)
+    within = RowPolicyCheck(update.records)
     for draft, rows in zip(update.drafts, rows_of_drafts, strict=True):
         matches = _matched(update, draft)
         for row in rows:
@@ -262,7 +262,7 @@ async def _meant(update: _Update, rows_of_drafts: Sequence[Sequence[Row]]) -> li
     The visible form of one record is no value for the others.
     """
     records = update.records
-    within, readable, drafts = Within(records), may_read(records), []
+    within, readable, drafts = RowPolicyCheck(records), may_read(records), []
     for draft, rows in zip(update.drafts, rows_of_drafts, strict=True):
         if not (records.rights.veils or draft.stated or records.condition):
             drafts.append(draft)
@@ -275,7 +275,7 @@ async def _meant(update: _Update, rows_of_drafts: Sequence[Sequence[Row]]) -> li
                 there = True
                 await check_condition(records, before)
                 await check_stated(records, draft, before, readable=readable)
-                preserved |= meant(records, draft, before, readable=readable).preserved
+                preserved |= without_unchanged(records, draft, before, readable=readable).preserved
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         drafts.append(without(draft, preserved))
@@ -341,7 +341,7 @@ async def clone(
         raise _unusable(records, update_with, "The copy needs a key of its own.")
     source = originals[0]
     refuse_stated((update_with,))
-    update_with = meant(records, update_with, source, readable=True)
+    update_with = without_unchanged(records, update_with, source, readable=True)
     refuse_masks(records, (update_with,))
     copy = msgspec.structs.replace(merged(source, update_with), key=update_with.key, copied=True)
     return await store_records(records, (copy,), by, closing)

@@ -32,7 +32,7 @@ CellOf = Callable[[str], ColumnValue]
 Check = Callable[[Fields, CellOf], bool]
 
 
-def inside(records: Records) -> Where:
+def permitted_rows(records: Records) -> Where:
     """The condition for every record that is there for the caller."""
     return _all(records, records.rights.rows)
 
@@ -46,7 +46,7 @@ def _all(records: Records, tests: Sequence[Test]) -> Where:
     return All(tuple([where_of(records, test) for test in tests])) if tests else MATCH_ALL
 
 
-async def all_there(records: Records, keys: Iterable[str]) -> bool:
+async def all_visible(records: Records, keys: Iterable[str]) -> bool:
     """Whether the caller finds each of the records now: by its policies and the filter endpoint.
 
     The endpoint is always asked first: its failure must not reveal records. Raises ``VaultError``
@@ -55,7 +55,7 @@ async def all_there(records: Records, keys: Iterable[str]) -> bool:
     wanted = frozenset(keys)
     allowed = wanted if records.gate is None else await records.gate.allowed(Act.READ, wanted)
     rows = await records.by_key(wanted)
-    within = await Within(records).considering(rows.values())
+    within = await RowPolicyCheck(records).considering(rows.values())
     return allowed == wanted == rows.keys() and all(map(within.holds_row, rows.values()))
 
 
@@ -129,7 +129,7 @@ class Verified:
         return genuine
 
 
-class Within(Verified):
+class RowPolicyCheck(Verified):
     """The row policies of a caller, for single records; made once for each request."""
 
     def __init__(self, records: Records) -> None:
@@ -141,7 +141,7 @@ class Within(Verified):
             column.name for column in layout.columns if column.type is ColumnType.DECIMAL
         }
 
-    async def considering(self, rows: Iterable[Row]) -> "Within":
+    async def considering(self, rows: Iterable[Row]) -> "RowPolicyCheck":
         """The same with regard to versions in doubt of these rows (``outside_in_doubt``)."""
         self._outside = await outside_in_doubt(self._records, rows)
         return self

@@ -8,9 +8,9 @@ from proxy.net.client_address import (
     Trusted,
     caller_of,
     canonical_address,
+    is_special_address,
     loopback,
     peer_of,
-    special,
 )
 from tests.support.table import table
 
@@ -107,14 +107,14 @@ def test_the_caller_is_the_last_one_that_a_trusted_proxy_told_of(peer_, chain, c
     ],
 )  # fmt: skip
 def test_addresses_of_no_country_are_known(host):
-    assert special(host)
+    assert is_special_address(host)
 
 
 @table(
     "host", ["8.8.8.8", "81.225.1.2", "100.63.255.255", "172.32.0.1", "2a00:800::1", "2001:4860::1"]
 )
 def test_ordinary_addresses_are_looked_up(host):
-    assert not special(host)
+    assert not is_special_address(host)
 
 
 def test_whatever_the_standard_library_keeps_from_the_world_is_special():
@@ -127,7 +127,7 @@ def test_whatever_the_standard_library_keeps_from_the_world_is_special():
     ]
     private = [host for host in found if not ipaddress.ip_address(host).is_global]
     assert len(private) > 200
-    assert [host for host in private if not special(host)] == []
+    assert [host for host in private if not is_special_address(host)] == []
 
 
 def test_only_this_machine_is_loopback():

@@ -1,6 +1,6 @@
 import hashlib
 
-from proxy.net.entity_tags import lists, marks, own_tag, restored_tag
+from proxy.net.entity_tags import lists_tag, own_tag, restored_tag, tag_marks
 from tests.support.table import table
 
 
@@ -73,9 +73,9 @@ def test_strength_is_kept_but_for_what_nobody_can_be_sure_of():
     ],
 )
 def test_a_tag_is_looked_for_weakly(listed, yes):
-    assert lists(listed, b'"a"') is yes
-    assert lists(listed, b'W/"a"') is yes
-    assert lists(listed, b"a") is False
+    assert lists_tag(listed, b'"a"') is yes
+    assert lists_tag(listed, b'W/"a"') is yes
+    assert lists_tag(listed, b"a") is False
 
 
 @table("given", GIVEN)
@@ -84,17 +84,17 @@ def test_a_shown_tag_carries_the_mark_of_what_the_application_cannot_tell_apart(
     tag, changed = (restored_tag(given, b"Ann", None, keyed, mark) or b"" for mark in (one, other))
     bare = restored_tag(given, b"Ann", None, keyed) or b""
     assert (
-        marks(tag)
-        == marks(b"W/" + tag.removeprefix(b"W/"))
-        == marks(tag[:-1] + b'-gzip"')
+        tag_marks(tag)
+        == tag_marks(b"W/" + tag.removeprefix(b"W/"))
+        == tag_marks(tag[:-1] + b'-gzip"')
         == (one,)
     )
-    assert marks(tag + b", " + changed) == (one, other)
+    assert tag_marks(tag + b", " + changed) == (one, other)
     assert own_tag(tag) == own_tag(changed) == own_tag(bare) == given
-    assert marks(bare) == (b"",)
+    assert tag_marks(bare) == (b"",)
     headed = restored_tag(given, None, None, keyed) or b""
     for unmarked in (headed, given, b"*", b'"x"', b""):
-        assert marks(unmarked) == ()
-    assert marks(tag + b', "x"') == marks(headed + b", " + tag) == ()
-    assert marks(bare + b", " + tag) == (b"", one)
+        assert tag_marks(unmarked) == ()
+    assert tag_marks(tag + b', "x"') == tag_marks(headed + b", " + tag) == ()
+    assert tag_marks(bare + b", " + tag) == (b"", one)
     assert restored_tag(given, None, None, keyed, one) == restored_tag(given, None, None, keyed)

@@ -4,7 +4,13 @@ from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
 from proxy.net.entity_tags import restored_tag
-from proxy.net.hop_headers import answered, authority, encode_fields, request_fields, trailing
+from proxy.net.hop_headers import (
+    authority,
+    encode_fields,
+    request_fields,
+    response_fields,
+    trailing,
+)
 from proxy.net.http1.head import Framing, Heads, RequestHead, parse_request_head
 from tests.support.table import table
 
@@ -109,7 +115,7 @@ def test_what_may_not_follow_a_body_is_kept_from_the_application():
     ],
 )
 def test_fields_of_answers(lines, framing, status, minor, kept):
-    assert list(answered(fields(*lines), framing, status, minor)) == list(fields(*kept))
+    assert list(response_fields(fields(*lines), framing, status, minor)) == list(fields(*kept))
 
 
 @table(

@@ -13,7 +13,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.net.caller_connection import CallerServer
 from proxy.net.http1.head import Heads
 from proxy.net.listener import Certificates, listen
-from proxy.net.tls import Material, Pair, TlsPolicy
+from proxy.net.tls import CertificateFiles, ListenerCertificates, TlsPolicy
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from tests.support.certificates import Authority
@@ -124,12 +124,12 @@ class Place:
         self.clock = ManualClock(time.time_ns() // 1_000_000)
         self.accepted: list[tuple[str, ...]] = []
         self.refusal: VaultError | None = None
-        pairs = [Pair(self.pair.certificate, self.pair.key)]
+        pairs = [CertificateFiles(self.pair.certificate, self.pair.key)]
         self.certificates = Certificates(
             pairs, {"vault": TlsPolicy(True)}, self.metrics, self.clock, self.accept
         )
 
-    def accept(self, material: Material) -> None:
+    def accept(self, material: ListenerCertificates) -> None:
         if self.refusal is not None:
             raise self.refusal
         self.accepted.append(material.names())

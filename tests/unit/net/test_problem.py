@@ -151,7 +151,7 @@ def test_an_own_answer_says_when_to_come_again_where_that_is_known(seconds, line
 
 
 def test_a_status_without_a_name_has_no_reason():
-    assert problem.reason(599) == ""
+    assert problem.reason_phrase(599) == ""
     assert problem.own_answer(599, VaultError(Code.INTERNAL, "x")).startswith(b"HTTP/1.1 599 \r\n")
 
 

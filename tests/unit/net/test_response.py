@@ -129,14 +129,14 @@ async def test_a_stream_to_nobody_stops():
 def test_interim_answers_are_for_callers_that_know_them():
     for minor, sent in ((1, b"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n"), (0, b"")):
         caller: Any = Caller(minor)
-        response.interim(caller, 103, b"Hints", ((b"Link", b"x"), (b"Connection", b"close")))
+        response.pass_interim(caller, 103, b"Hints", ((b"Link", b"x"), (b"Connection", b"close")))
         assert caller.sent == sent
 
 
 def test_nothing_interim_follows_the_final_head():
     caller: Any = Caller()
     caller.began = True
-    response.interim(caller, 103, b"Hints", ())
+    response.pass_interim(caller, 103, b"Hints", ())
     assert caller.sent == b""
 
 
@@ -159,7 +159,7 @@ def test_whole_and_restored_answers():
 async def test_a_caller_that_takes_its_answer_is_waited_for(takes):
     caller = Caller()
     caller.takes = list(takes)
-    await response.wait_taken(caller, 60.0)  # type: ignore[arg-type]  # what the writer uses of it
+    await response.drain(caller, 60.0)  # type: ignore[arg-type]  # what the writer uses of it
     assert caller.unsent in (0, 1000)
 
 
@@ -168,7 +168,7 @@ async def test_a_caller_that_takes_next_to_nothing_is_not(takes):
     caller = Caller()
     caller.takes = list(takes)
     with pytest.raises(TimeoutError):
-        await response.wait_taken(caller, 60.0)  # type: ignore[arg-type]  # what the writer uses of it
+        await response.drain(caller, 60.0)  # type: ignore[arg-type]  # what the writer uses of it
 
 
 def test_a_head_that_is_written_again_is_as_it_was_unless_the_connection_ends():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.net.tls import Pair, TlsPolicy, context, date_faults, read_certificate
+from proxy.net.tls import CertificateFiles, TlsPolicy, context, date_faults, read_certificate
 from tests.support.certificates import Authority
 from tests.support.certificates import Pair as Files
 from tests.support.secured import TLS_1_2, TLS_1_3, material_of, trusting
@@ -142,7 +142,7 @@ def test_callers_show_a_certificate_of_the_authority_that_is_named(authority, tm
 # ------------------------------------------------ files that cannot be used
 
 
-def faults(*pairs: Pair, clients=None):
+def faults(*pairs: CertificateFiles, clients=None):
     with pytest.raises(VaultError) as caught:
         read_certificate(pairs, clients)
     assert caught.value.code is Code.BAD_SETTINGS
@@ -159,19 +159,22 @@ def test_each_file_that_cannot_be_used_is_named_with_what_to_do(authority, tmp_p
     authority.lock(good, locked)
     empty.write_text("nothing")
     for pair, words in (
-        (Pair(tmp_path / "no.pem", None), "cannot be read (No such file or directory)"),
-        (Pair(good.certificate, tmp_path / "no.key"), "cannot be read (No such file or directory)"),
-        (Pair(empty, good.key), "holds no certificate"),
-        (Pair(good.certificate, empty), "no key stands in it"),
-        (Pair(good.certificate, None), "no key stands in it"),
-        (Pair(good.certificate, other.key), "does not belong to its key"),
-        (Pair(good.certificate, locked), "encrypted key"),
-        (Pair(nameless.certificate, nameless.key), "names no host"),
+        (CertificateFiles(tmp_path / "no.pem", None), "cannot be read (No such file or directory)"),
+        (
+            CertificateFiles(good.certificate, tmp_path / "no.key"),
+            "cannot be read (No such file or directory)",
+        ),
+        (CertificateFiles(empty, good.key), "holds no certificate"),
+        (CertificateFiles(good.certificate, empty), "no key stands in it"),
+        (CertificateFiles(good.certificate, None), "no key stands in it"),
+        (CertificateFiles(good.certificate, other.key), "does not belong to its key"),
+        (CertificateFiles(good.certificate, locked), "encrypted key"),
+        (CertificateFiles(nameless.certificate, nameless.key), "names no host"),
     ):
         ((source, text),) = faults(pair)
         assert source == "listen.tls.certificate"
         assert words in text
-    both = Pair(good.certificate, good.key), Pair(empty, None)
+    both = CertificateFiles(good.certificate, good.key), CertificateFiles(empty, None)
     assert faults(*both)[0][0] == "listen.tls.certificate, item 2"
     assert faults(both[0], clients=empty) == [
         ("listen.tls.clients", f"{empty} holds no certificate in the PEM format")
@@ -183,20 +186,22 @@ def test_key_and_certificate_may_stand_in_one_file(authority, tmp_path):
     joined = tmp_path / "joined.pem"
     joined.touch(0o600)
     joined.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
-    assert read_certificate([Pair(joined, None)]).names() == ("vault.test",)
+    assert read_certificate([CertificateFiles(joined, None)]).names() == ("vault.test",)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o640, 0o660, 0o602])
 def test_a_key_that_others_may_read_or_write_is_refused_as_the_key_file_is(authority, mode):
     pair = authority.issue("vault.test")
     pair.key.chmod(mode)
-    ((source, text),) = faults(Pair(pair.certificate, pair.key))
+    ((source, text),) = faults(CertificateFiles(pair.certificate, pair.key))
     assert source == "listen.tls.certificate"
     assert text.startswith(f"{pair.key} is open to others (mode {mode:04o}): run `chmod 600 ")
     assert "defaultMode: 0400" in text
     for good in (0o600, 0o400):
         pair.key.chmod(good)
-        assert read_certificate([Pair(pair.certificate, pair.key)]).names() == ("vault.test",)
+        assert read_certificate([CertificateFiles(pair.certificate, pair.key)]).names() == (
+            "vault.test",
+        )
 
 
 def test_a_key_that_kubernetes_mounts_for_the_group_of_the_pod_is_good(
@@ -210,17 +215,21 @@ def test_a_key_that_kubernetes_mounts_for_the_group_of_the_pod_is_good(
     monkeypatch.setattr(os, "getegid", lambda: 10001)
     monkeypatch.setattr(os, "getgroups", lambda: [owner.st_gid])
     if owner.st_uid == 0:
-        assert read_certificate([Pair(pair.certificate, pair.key)]).names() == ("vault.test",)
+        assert read_certificate([CertificateFiles(pair.certificate, pair.key)]).names() == (
+            "vault.test",
+        )
     else:
         unavailable.partly("a key of root that its group may read", "root alone makes such a file")
     monkeypatch.setattr(os, "getgroups", lambda: [owner.st_gid + 1])
-    ((_, text),) = faults(Pair(pair.certificate, pair.key))
+    ((_, text),) = faults(CertificateFiles(pair.certificate, pair.key))
     assert "is open to others (mode 0440)" in text or "belongs to another user" in text
 
 
 def test_a_certificate_that_is_never_shown_is_a_fault(authority):
     one, two = authority.issue("vault.test", "b.test"), authority.issue("b.test")
-    ((source, text),) = faults(Pair(one.certificate, one.key), Pair(two.certificate, two.key))
+    ((source, text),) = faults(
+        CertificateFiles(one.certificate, one.key), CertificateFiles(two.certificate, two.key)
+    )
     assert source == "listen.tls.certificate, item 2"
     assert "never shown" in text
 
@@ -241,7 +250,7 @@ def test_two_resumptions_of_one_snapshot_shake_hands_with_other_keys(authority, 
             import ssl
             from pathlib import Path
             from proxy.net import tls
-            pair = tls.Pair(Path({str(pair.certificate)!r}), Path({str(pair.key)!r}))
+            pair = tls.CertificateFiles(Path({str(pair.certificate)!r}), Path({str(pair.key)!r}))
             serving = tls.context(tls.read_certificate([pair]), tls.TlsPolicy(strict=False))
             asking = tls.client_context(verify=False)
             asking.set_ecdh_curve("prime256v1")  # else the server asks for another hello

@@ -144,7 +144,11 @@ async def test_overwriting_and_migrating_a_record_keeps_the_tokens_of_the_values
     (made,) = await run(held, plan(held, key1="alphaNumeric"), "p")
     token = made.fields["key1"]
     await store_records(
-        held.records, [record("a", key1="Ann", key2="new")], "writer", nothing, on_existing="update"
+        held.records,
+        [record("a", key1="Ann", key2="new")],
+        "writer",
+        nothing,
+        on_existing="update",
     )
     assert await told(held, token) == [(token, "a", "key1", token)]
     await merge_records(held.records, "a", "b", "mover", nothing)

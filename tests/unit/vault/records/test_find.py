@@ -22,7 +22,7 @@ from proxy.vault.records.find import (
     page_of,
     record_of_key,
 )
-from proxy.vault.records.query import Look
+from proxy.vault.records.query import PartialMatch
 from proxy.vault.records.repository import Records
 from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
 from tests.support.memory import MemoryStore
@@ -226,7 +226,9 @@ async def test_what_the_proxy_has_collected_is_found_by_the_normal_form_of_its_k
 async def test_a_record_that_changes_while_it_is_looked_at_is_looked_at_again(monkeypatch) -> None:
     contacts = await people()
     answers = [True, False]
-    monkeypatch.setattr(Look, "holds", lambda _look, _record: answers.pop(0) if answers else True)
+    monkeypatch.setattr(
+        PartialMatch, "holds", lambda _look, _record: answers.pop(0) if answers else True
+    )
     assert await keys(contacts, {"name": {"$like": "nn ek"}}) == ["a"]
 
 
@@ -234,12 +236,12 @@ async def test_records_that_never_rest_are_a_conflict() -> None:
     contacts = await people()
     seen: list[bool] = []
 
-    def holds(_look: Look, _record: object) -> bool:
+    def holds(_look: PartialMatch, _record: object) -> bool:
         seen.append(not seen or not seen[-1])
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Look, "holds", holds)
+        patch.setattr(PartialMatch, "holds", holds)
         with pytest.raises(VaultError) as caught:
             await ask(contacts, {"name": {"$like": "nn ek"}})
     assert caught.value.code is Code.CONFLICT

@@ -13,13 +13,13 @@ from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_upd
 from proxy.vault.records.find import PageAsker, find_page, record_of_key
 from proxy.vault.records.history import export, record_versions
 from proxy.vault.records.opening import open_records
-from proxy.vault.records.person import Sought, holding
+from proxy.vault.records.person import PersonValues, find_person_records
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import all_there
+from proxy.vault.records.visibility import all_visible
 from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person
 
-ANNIKA = Sought(["annika@example.com"])
+ANNIKA = PersonValues(["annika@example.com"])
 ANN = {
     "name": "Ann Lind",
     "email": "Ann@Example.com",
@@ -65,7 +65,7 @@ async def test_a_value_is_found_in_every_field_that_has_it(
     value: str, found: dict[str, tuple[str, ...]]
 ) -> None:
     made = await bench()
-    walk = await holding(Records(made.people), Sought([value]), 0, 100)
+    walk = await find_person_records(Records(made.people), PersonValues([value]), 0, 100)
     # what waits for the answer to its create is nobody's record yet
     assert {one.record.key: one.fields for one in walk.holders} == found
     assert (walk.looked, walk.unreadable, walk.last) == (2, 0, None)
@@ -73,7 +73,9 @@ async def test_a_value_is_found_in_every_field_that_has_it(
 
 async def test_several_values_are_those_of_one_person_and_others_of_theirs_are_named() -> None:
     made = await bench()
-    walk = await holding(Records(made.people), Sought(["Ann Lind", "4612"]), 0, 100)
+    walk = await find_person_records(
+        Records(made.people), PersonValues(["Ann Lind", "4612"]), 0, 100
+    )
     told = {one.record.key: (one.fields, one.others) for one in walk.holders}
     assert told == {"0": (("name",), ("email", "phone")), "2": (("tags",), ("email",))}
 
@@ -88,7 +90,7 @@ async def test_a_value_within_a_text_is_a_mention_where_that_is_asked(value, tol
     (held,) = await stage_creates(made.people, [text], [None])
     await bind(made.people, [(held, "1")])
     for asked in (True, False):
-        walk = await holding(Records(made.people), Sought([value], asked), 0, 100)
+        walk = await find_person_records(Records(made.people), PersonValues([value], asked), 0, 100)
         mentions = [(one.fields, one.mentions) for one in walk.holders]
         assert mentions == ([((), ("name",))] if told and asked else [])
 
@@ -101,7 +103,9 @@ async def test_a_record_is_found_by_each_version_that_the_application_may_have(v
     await promote(made.people, refused, {})
     lost = await stage_updates(made.people, [("0", draft(name="Cid Refused"))])
     await doubt(made.people, lost, answered=False)
-    (one,) = (await holding(Records(made.people), Sought([value]), 0, 100)).holders
+    (one,) = (
+        await find_person_records(Records(made.people), PersonValues([value]), 0, 100)
+    ).holders
     assert (one.record.key, one.fields, one.others) == ("0", ("name",), ("email", "phone"))
     names = [version.fields["name"] for version in (one.record, *one.in_doubt)]
     assert names == ["Bob Refused", "Ann Lind", "Cid Refused"]
@@ -114,7 +118,7 @@ async def test_a_person_is_found_by_earlier_values_that_a_rule_keeps() -> None:
     for name in ("Ann Ek", "Ann Alm"):
         (changed,) = await stage_updates(made.people, [("0", draft(name=name))])
         await promote(made.people, changed, {})
-    walk = await holding(Records(made.people), Sought(["Ann Lind"]), 0, 100)
+    walk = await find_person_records(Records(made.people), PersonValues(["Ann Lind"]), 0, 100)
     (one,) = walk.holders
     assert (one.fields, one.record.fields["name"]) == (("name",), "Ann Alm")
     assert [version.fields for version in one.in_doubt] == [{"name": ["Ann Lind", "Ann Ek"]}]
@@ -141,10 +145,10 @@ async def test_a_record_in_doubt_is_there_only_for_whom_each_of_its_versions_wou
     await promote(made.people, changed, {})
     records = Records(made.people)
     records.rights = replace(FULL, rows=(Equals("email", ("b@x.org",)),))
-    assert (await holding(records, Sought(["Ann Lind"]), 0, 100)).holders == []
-    assert (await holding(records, Sought(["Bob"]), 0, 100)).holders == []
+    assert (await find_person_records(records, PersonValues(["Ann Lind"]), 0, 100)).holders == []
+    assert (await find_person_records(records, PersonValues(["Bob"]), 0, 100)).holders == []
     records.rights = replace(FULL, rows=(Equals("email", ("b@x.org", "ann@example.com")),))
-    (one,) = (await holding(records, Sought(["Bob"]), 0, 100)).holders
+    (one,) = (await find_person_records(records, PersonValues(["Bob"]), 0, 100)).holders
     assert [version.fields["name"] for version in one.in_doubt] == ["Ann Lind"]
 
 
@@ -166,21 +170,21 @@ async def test_an_update_in_doubt_makes_nothing_visible_to_a_policy_of_rows() ->
             assert ([one.key for one in found.records], found.total) == (["2"] * there, there)
         exported = await export(records, None, 10, PageAsker(lambda one: one))
         assert len(exported.records) == there
-        assert await all_there(records, ["0"]) is False
+        assert await all_visible(records, ["0"]) is False
         with pytest.raises(VaultError) as refused:
             await record_versions(records, "0", 10, 0)
         assert refused.value.code is Code.NOT_FOUND
         assert await record_of_key(records, "0", own, lambda one: one) is None
     records.rights = replace(FULL, rows=(Equals("born", ("1987-04-12",)),))
-    assert await all_there(records, ["0"])  # both versions are
+    assert await all_visible(records, ["0"])  # both versions are
     assert (await find_page(records, all_)).total == 1
 
 
 async def test_a_walk_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.vault.records.person._ROWS", 1)
     made = await bench()
-    first = await holding(Records(made.people), ANNIKA, 0, 1)
+    first = await find_person_records(Records(made.people), ANNIKA, 0, 1)
     assert (first.holders, first.looked) == ([], 1)
     assert first.last is not None
-    rest = await holding(Records(made.people), ANNIKA, first.last, 10)
+    rest = await find_person_records(Records(made.people), ANNIKA, first.last, 10)
     assert ([one.record.key for one in rest.holders], rest.last) == (["2"], None)

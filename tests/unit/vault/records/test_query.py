@@ -14,7 +14,7 @@ from proxy.vault.records import opening, query
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.query import (
     CompiledQuery,
-    Look,
+    PartialMatch,
     compile_query,
     cursor_context,
     open_cursor,
@@ -118,7 +118,7 @@ async def test_rows_with_all_grams_of_a_longer_text_are_opened_and_only_those_th
     assert grams("banana") <= grams("anan banan") | {"ana"}
     rids = frozenset((made[0].rid, made[2].rid))
     asked = await looked(contacts, Like(("name",), "banana"))
-    assert asked.looks == (Look(("name",), "banana", rids),)
+    assert asked.looks == (PartialMatch(("name",), "banana", rids),)
     assert asked.where == All((Any((Is("@rid", tuple(rids)),)),))
     inverse = await looked(contacts, Like(("name",), "Banana", negated=True))
     assert inverse.where == All((All((Is("@rid", tuple(rids), negated=True),)),))
@@ -192,8 +192,8 @@ async def test_a_text_that_shrinks_below_a_gram_in_its_normal_form_is_refused() 
 async def test_what_was_looked_at_stands_until_the_text_comes_or_goes() -> None:
     contacts = await make_contacts()
     (made,) = await contacts.add(contact("1", name="Banana"))
-    seen = CompiledQuery(All(()), (Look(("name",), "banana", frozenset((made.rid,))),))
-    unseen = CompiledQuery(All(()), (Look(("name",), "cherry", frozenset((made.rid,))),))
+    seen = CompiledQuery(All(()), (PartialMatch(("name",), "banana", frozenset((made.rid,))),))
+    unseen = CompiledQuery(All(()), (PartialMatch(("name",), "cherry", frozenset((made.rid,))),))
     assert seen.stands(made)
     assert not unseen.stands(made)
 

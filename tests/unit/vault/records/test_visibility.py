@@ -11,7 +11,7 @@ from proxy.model.rights import FULL, Rights
 from proxy.storage.query import MATCH_ALL
 from proxy.vault.records.find import find_page
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Within, inside
+from proxy.vault.records.visibility import RowPolicyCheck, permitted_rows
 from tests.support.audit import audit_context
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.table import table
@@ -58,7 +58,7 @@ async def test_rows_are_looked_at_as_engines_answer(wanted: Any, keys: str):
     records = narrowed(contacts.records, *tests)
     found = [record.key for record in (await find_page(records, Query())).records]
     rows = {key: await contacts.row(key) for key in "abc"}
-    within = Within(records)
+    within = RowPolicyCheck(records)
     opened = {key: contacts.records.open(row) for key, row in rows.items() if row is not None}
     for look in (
         [key for key, row in rows.items() if row is not None and within.open(row) is not None],
@@ -74,16 +74,16 @@ async def test_rows_are_looked_at_as_engines_answer(wanted: Any, keys: str):
 
 async def test_without_rows_everything_is_there_and_nothing_is_asked():
     contacts = await make_contacts()
-    assert inside(contacts.records) is MATCH_ALL
+    assert permitted_rows(contacts.records) is MATCH_ALL
     row = contacts.records.new_row("a", {"id": "a"}, 1, "x", None)
-    assert Within(contacts.records).holds_row(row._replace(body=b"does not open"))
-    Within(contacts.records).refuse(row, {}, "")
+    assert RowPolicyCheck(contacts.records).holds_row(row._replace(body=b"does not open"))
+    RowPolicyCheck(contacts.records).refuse(row, {}, "")
 
 
 async def test_a_row_that_would_have_to_be_opened_and_does_not_open_is_not_there():
     contacts = await make_contacts()
     row = contacts.records.new_row("a", {"id": "a", "extra": {"a": 1}}, 1, "x", None)
-    within = Within(narrowed(contacts.records, *narrowing(contacts, {"extra": {"$.a": 1}})))
+    within = RowPolicyCheck(narrowed(contacts.records, *narrowing(contacts, {"extra": {"$.a": 1}})))
     assert within.open(row) is not None
     assert not within.holds_row(row._replace(body=row.body[:-1] + bytes((row.body[-1] ^ 1,))))
 
@@ -96,7 +96,7 @@ async def test_what_would_not_be_there_is_refused_where_it_stands():
     )
     row = records.new_row("a", {"id": "a", "age": 6}, 1, "x", None)
     with pytest.raises(VaultError) as refused:
-        Within(records).refuse(row, {"id": "a", "age": 6}, "/3")
+        RowPolicyCheck(records).refuse(row, {"id": "a", "age": 6}, "/3")
     assert (refused.value.code, refused.value.details[0].source) == (Code.ACCESS_DENIED, "/3")
 
 
@@ -104,7 +104,9 @@ async def test_a_record_of_several_values_counts_by_its_first():
     contacts = await make_contacts()
     (made,) = await contacts.add(contact("a", name="Ann"))
     record = type(made)(made.rid, "a", {"id": "a", "name": ["Ann", "Bo"]}, 1, 0, 0)
-    assert Within(narrowed(contacts.records, *narrowing(contacts, {"name": "Ann"}))).holds(record)
-    assert not Within(narrowed(contacts.records, *narrowing(contacts, {"name": "Bo"}))).holds(
+    assert RowPolicyCheck(narrowed(contacts.records, *narrowing(contacts, {"name": "Ann"}))).holds(
         record
     )
+    assert not RowPolicyCheck(
+        narrowed(contacts.records, *narrowing(contacts, {"name": "Bo"}))
+    ).holds(record)

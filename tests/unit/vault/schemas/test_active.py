@@ -226,7 +226,10 @@ async def test_a_removal_waits_for_requests_of_every_replica_and_each_may_refuse
             # what it still writes holds the removal back
             state = one.bench.vault.unshaped(schema("contact", email=PLAIN))
             await store_records(
-                Records(await state), [RecordDraft("a", {"id": "a", "email": "ann"})], "t", nothing
+                Records(await state),
+                [RecordDraft("a", {"id": "a", "email": "ann"})],
+                "t",
+                nothing,
             )
         with pytest.raises(VaultError) as caught:
             await removing
