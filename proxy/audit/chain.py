@@ -277,7 +277,6 @@ class LogFindings:
     workers: dict[str, "LogFindings"] = field(default_factory=dict)
 
     def add(self, file: str, line: int, text: str) -> None:
-        """Add a fault."""
         if len(self.faults) < MOST_FAULTS:
             self.faults.append(LogFault(file, line, text))
         else:

@@ -113,7 +113,6 @@ class Honeytokens:
         self.some = False  #: whether there are any; where there are none nothing is compared
 
     def __contains__(self, record_id: object) -> bool:
-        """Whether the record of that id is one."""
         return record_id in self._by_id
 
     async def load(self) -> None:

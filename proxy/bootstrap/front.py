@@ -28,9 +28,9 @@ from proxy.bootstrap.network import (
     upstream_routes,
 )
 from proxy.bootstrap.replicas import Team
-from proxy.bootstrap.rule_history import RuleHistory
 from proxy.bootstrap.rules import (
     Overrides,
+    RuleHistory,
     coverage_until_now,
     load_rules,
     open_console,

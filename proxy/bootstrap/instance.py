@@ -59,9 +59,9 @@ from proxy.bootstrap.open_vault import (
     watch_store,
 )
 from proxy.bootstrap.replicas import Team, announce_start, follow
-from proxy.bootstrap.rule_history import RuleHistory
 from proxy.bootstrap.rules import (
     Overrides,
+    RuleHistory,
     adopt_rules,
     coverage_until_now,
     first_rules,

@@ -13,9 +13,7 @@ LISTENERS: Final = ("proxy", "vault", "admin", "metrics")
 
 #: Which listeners may use plain HTTP beyond loopback: some, none or all.
 _INSECURE: Final = parsers.word_or(
-    "true",
-    parsers.word_or("false", parsers.some_of(*LISTENERS), frozenset()),
-    frozenset(LISTENERS),
+    "true", parsers.word_or("false", parsers.some_of(*LISTENERS), frozenset()), frozenset(LISTENERS)
 )
 
 #: Dotted name → setting: default, parser, form, meaning. ``{data}`` in a default or a given text

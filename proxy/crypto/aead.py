@@ -133,10 +133,7 @@ class RecordAead(Secret):
             nonce = piece[:NONCE_BYTES]
             key = derive(_LABEL + salt + _EXPAND)
             sealed_pieces.append(
-                (
-                    salt,
-                    head + nonce + AESGCM(key).encrypt(nonce, plaintext, head + context),
-                )
+                (salt, head + nonce + AESGCM(key).encrypt(nonce, plaintext, head + context))
             )
         return sealed_pieces
 

@@ -84,7 +84,6 @@ class Pages(_Contacts):
     """The pages under ``/contacts`` and the forms on them."""
 
     def routes(self) -> Iterable[web.AbstractRouteDef]:
-        """Routes of the pages."""
         one = "/contacts/{id:[0-9]{1,15}}"
         return [
             web.get("/", self.home),
@@ -246,7 +245,6 @@ class Api(_Contacts):
         return as_json(contact, 201, {"Location": f"/api/contacts/{contact['id']}"})
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return a contact."""
         return as_json(self._contact(request))
 
     async def update(self, request: web.Request) -> web.Response:

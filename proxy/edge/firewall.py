@@ -122,8 +122,8 @@ class Firewall:
         host, whole, before = reported_caller(peer, chain, self._trusted)
         if not whole or (disguised and not chain):
             return True
-        if special(host) and not self._trusted.holds(host):
-            local = loopback(host) and not within(host, self._allow)
+        if is_special_address(host) and not self._trusted.holds(host):
+            local = loopback(host) and not in_networks(host, self._allow)
             return before or local or not self._inside(host)
         return not self._inside(host)
 

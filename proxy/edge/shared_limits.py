@@ -54,7 +54,6 @@ class _Store(RedisStore):
         super().__init__(url, options={**timeouts, "CONNECTION_POOL_KWARGS": connections})
 
     async def close(self) -> None:
-        """Close the connections."""
         await cast("redis.Redis", self._backend.get_client()).aclose(close_connection_pool=True)
 
 

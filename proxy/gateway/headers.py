@@ -217,11 +217,7 @@ def private_head(head: ResponseHead) -> ResponseHead:
         if parts[field[0]] not in (_CACHED, _EXPIRING) and not steers_caches(field[0].lower())
     ]
     marked = copy(head)
-    marked.headers = (
-        *fields,
-        (b"Cache-Control", private(cached)),
-        (b"Vary", b"Authorization"),
-    )
+    marked.headers = (*fields, (b"Cache-Control", private(cached)), (b"Vary", b"Authorization"))
     marked.verbatim, marked.wire, marked.restored = False, None, None
     head.viewed = marked
     return marked
@@ -257,11 +253,7 @@ def private(directives: bytes) -> bytes:
     at = 0
     while (directive := _DIRECTIVE.match(directives, at)) is not None or directives[
         at : at + 1
-    ] in (
-        b",",
-        b" ",
-        b"\t",
-    ):
+    ] in (b",", b" ", b"\t"):
         at = directive.end() if directive is not None else at + 1
         if directive is not None and directive[1].lower() not in _SHARED:
             items.append(directive[1] + directive[2])

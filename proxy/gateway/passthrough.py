@@ -44,7 +44,6 @@ class _FromCaller:
         self._waiting: asyncio.Task[None] | None = None
 
     def feed_data(self, data: bytes) -> None:
-        """Bytes of the caller."""
         self._tunnel.write(data)
         if self._waiting is None:
             self._waiting = asyncio.get_running_loop().create_task(self._hold())

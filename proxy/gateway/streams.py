@@ -222,9 +222,7 @@ class _Relay:
             pass  # who went away needs no close frame; the other side sees its connection end
 
     async def _each(
-        self,
-        take: Callable[[SocketMessage], Awaitable[None]],
-        messages: Iterable[SocketMessage],
+        self, take: Callable[[SocketMessage], Awaitable[None]], messages: Iterable[SocketMessage]
     ) -> None:
         for message in messages:
             if self._confirm is not None:

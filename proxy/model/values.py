@@ -90,7 +90,6 @@ class ValueFaults:
             self._untold += len(names) - room - 1
 
     def error(self, code: Code, message: str) -> VaultError:
-        """Return the error with all of them."""
         if self._untold:
             message = f"{message} {self._untold} more faults are not listed."
         return VaultError(code, message, tuple(self.details))

@@ -14,13 +14,7 @@ from proxy.clock import Clock, system_clock
 from proxy.net.coverage_report import CoverageReport, RuledUses, Unruled, UnruledPath
 from proxy.redactor import content_coding as coded
 from proxy.redactor.bodies.envelopes import CarriedRequest
-from proxy.redactor.coverage import (
-    PathShapes,
-    WatchedMember,
-    joined_members,
-    may_name,
-    suspected,
-)
+from proxy.redactor.coverage import PathShapes, WatchedMember, joined_members, may_name, suspected
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
 from proxy.telemetry import logs

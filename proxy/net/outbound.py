@@ -113,10 +113,7 @@ class Outbound:
     async def __aenter__(self) -> Self:
         resolver = None if self._egress is None else _Bounded(self._egress)
         connector = aiohttp.TCPConnector(
-            limit=_CONNECTIONS,
-            limit_per_host=_TO_ONE,
-            keepalive_timeout=_KEEP,
-            resolver=resolver,
+            limit=_CONNECTIONS, limit_per_host=_TO_ONE, keepalive_timeout=_KEEP, resolver=resolver
         )
         self._session = aiohttp.ClientSession(
             connector=connector,

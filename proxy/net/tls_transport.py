@@ -206,7 +206,6 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         self._user = cast("asyncio.Protocol", protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """The user."""
         return self._user
 
     def is_closing(self) -> bool:

@@ -10,7 +10,6 @@ import msgspec
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.coverage import parameter_word
-from proxy.redactor.json.nested import Nested
 from proxy.redactor.json.text import JOINTS, lone_surrogate
 from proxy.redactor.json.tree import Selectors
 from proxy.redactor.json.walk import DocumentWalk, WalkFrame, WalkSpan
@@ -45,12 +44,9 @@ class _Traced(DocumentWalk):
 
     def _misled(self) -> bool:
         for member, (at, name, nested) in zip(self._suspected, self._suspects, strict=True):
-            if self.member is None and self._reaches(nested, name, at):
+            if self.member is None and nested.reaches(name, self.body[at : self._behind(at)]):
                 self.member = member
         return super()._misled()
-
-    def _reaches(self, nested: Nested, name: str, at: int) -> bool:
-        return nested.reaches(name, self.body[at : self._behind(at)])
 
     def _close(self, opened: Iterable[WalkSpan], end: int) -> None:
         selected = [span for span in opened if span.sink is not None]

@@ -220,11 +220,7 @@ class Guard:
                 self._tell(values[text], where + self._row(items, text))
                 return
 
-    def doubts(
-        self,
-        cut: CutBody,
-        sent: Request,
-    ) -> bool:
+    def doubts(self, cut: CutBody, sent: Request) -> bool:
         """Whether any text that was cut out of a request seems to stand elsewhere in it; only
         ``check`` tells.
         """

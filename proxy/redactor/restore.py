@@ -231,10 +231,7 @@ def candidates(
 
 
 def _in_xml(
-    body: bytes,
-    part: XmlText,
-    patterns: Sequence[re.Pattern[str]],
-    meant: Mapping[str, Value],
+    body: bytes, part: XmlText, patterns: Sequence[re.Pattern[str]], meant: Mapping[str, Value]
 ) -> Iterator[Candidate]:
     """Yield the candidates of one text of a document of XML at which a value can be written."""
     page = bytes(part.page)

@@ -376,9 +376,7 @@ def _two_ways() -> VaultError:
 
 
 def _hits(
-    choices: list[tuple[_Routes, ...]],
-    methods: Sequence[str],
-    paths: tuple[PathReading, ...],
+    choices: list[tuple[_Routes, ...]], methods: Sequence[str], paths: tuple[PathReading, ...]
 ) -> Iterator[RouteMatch[Rule]]:
     """Yield the match of each combination of host, reading and method."""
     for sites, path in product(choices, paths):

@@ -66,7 +66,6 @@ class AgreedNote(NoteWrite):
 
     @classmethod
     def of(cls, write: NoteWrite, agreement: Agreement) -> "AgreedNote":
-        """Return that write, as agreed."""
         note = cls(*write)
         note.agreement = agreement
         return note

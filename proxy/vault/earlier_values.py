@@ -132,9 +132,7 @@ def distinct(
 
 
 def confuses(
-    live: RecordBody | None,
-    content: RecordBody | None,
-    compared: Callable[[str, Value], Value],
+    live: RecordBody | None, content: RecordBody | None, compared: Callable[[str, Value], Value]
 ) -> bool:
     """Whether a token of the next version stands for another value that the live one keeps."""
     if live is None or content is None or not live.earlier:

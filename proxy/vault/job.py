@@ -275,7 +275,6 @@ class NotedJob(ABC, Generic[RunT]):
 
     @property
     def leads(self) -> bool:
-        """Whether this replica does what there is to do for all."""
         return self._store.replicas is None or self._store.replicas.leads()
 
     @property

@@ -171,7 +171,6 @@ class Vault:
 
     @property
     def clock(self) -> Clock:
-        """The clock of the vault."""
         return self._context.clock
 
     @property

@@ -121,7 +121,6 @@ class GraphValues:
             raise unclear("has variables that are no object", Code.BAD_REQUEST)
 
     def declare(self, operation: Any) -> None:
-        """The variables of an operation, with their defaults."""
         self._defaults = {
             one.variable.name.value: one.default_value
             for one in (operation.variable_definitions or ())

@@ -273,7 +273,6 @@ class WalkPlan:
 
     @property
     def entity(self) -> Entity:
-        """The named one."""
         return self.entities[0]
 
     @property
@@ -283,7 +282,6 @@ class WalkPlan:
 
     @property
     def method(self) -> str:
-        """The method of the update."""
         return self.update.methods[0] if self.whole else "PATCH"
 
     @property

@@ -52,7 +52,6 @@ class Questions:
         self._looking: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Look for a standby from now on."""
         if self._link.address.standby and self._looking is None:
             self._looking = asyncio.create_task(self._look())
 

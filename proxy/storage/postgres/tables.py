@@ -10,13 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from proxy.storage.base import RawRow, TablePart, columns_of
-from proxy.storage.postgres.columns import (
-    PREFIX,
-    enter,
-    index_of,
-    new_column,
-    present_columns,
-)
+from proxy.storage.postgres.columns import PREFIX, enter, index_of, new_column, present_columns
 from proxy.storage.postgres.link import LONG_QUESTION, LONG_WORK, DatabaseLink
 from proxy.storage.postgres.replicas import JOINING
 from proxy.storage.query import fold

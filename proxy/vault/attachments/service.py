@@ -105,7 +105,7 @@ class Owner(NamedTuple):
         """A file of the row. ``VaultError(UNKNOWN_FILE)`` when it has none of that id."""
         file = by_id(await self.files(row), row.rid).get(id_of(file_id) or b"")
         if file is None:
-            raise _unknown()
+            raise VaultError(Code.UNKNOWN_FILE, "The record has no file with this id.")
         return file
 
 
@@ -376,10 +376,6 @@ def _scope(owner: Owner) -> bytes:
 
 def _no_record() -> VaultError:
     return VaultError(Code.NOT_FOUND, "There is no record with this key.")
-
-
-def _unknown() -> VaultError:
-    return VaultError(Code.UNKNOWN_FILE, "The record has no file with this id.")
 
 
 def _chosen(files: dict[bytes, File], file_ids: Sequence[str]) -> dict[str, File]:

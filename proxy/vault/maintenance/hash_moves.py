@@ -197,7 +197,6 @@ def _names(records: Records, row: Row) -> list[str | None]:
 
 
 def _cell(records: Records, name: str | None, fields: Fields) -> ColumnValue:
-    """Return the column value of a field, if any."""
     value = None if name is None else fields.get(name)
     if isinstance(value, list):
         value = value[0] if value else None

@@ -23,13 +23,7 @@ from proxy.storage.base import Store
 from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.query import changed_meanwhile
 from proxy.vault.environments import keyset_note
-from proxy.vault.replicas import (
-    AGREED_WITHIN,
-    BETWEEN_LOOKS,
-    agreement_on,
-    is_alone,
-    taking_turns,
-)
+from proxy.vault.replicas import AGREED_WITHIN, BETWEEN_LOOKS, agreement_on, is_alone, taking_turns
 
 
 async def renew_keys(
@@ -252,11 +246,7 @@ def next_keyset_note(environment: str) -> str:
 
 
 async def _put(
-    store: Store,
-    master: MasterKey,
-    keyset: Keyset,
-    before: bytes,
-    agreed: Agreement | None = None,
+    store: Store, master: MasterKey, keyset: Keyset, before: bytes, agreed: Agreement | None = None
 ) -> Keyset:
     wrapped = _wrapped(keyset, master)
     name = keyset_note(keyset.environment)

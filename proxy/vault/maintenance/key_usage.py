@@ -69,7 +69,6 @@ class KeyUsage(NamedTuple):
     until: dict[str, int]  #: by id of the key: when the last answer that it has sealed expires
 
     def of(self, key: str) -> Counter[str]:
-        """Return the counts of one key."""
         return self.counted.get(key, Counter())
 
 

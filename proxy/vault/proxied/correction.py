@@ -18,14 +18,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Action, Record, RecordDraft
 from proxy.model.values import step
-from proxy.storage.changes import (
-    AddVersion,
-    Change,
-    ForgetReplies,
-    Replace,
-    StageRow,
-    Unstage,
-)
+from proxy.storage.changes import AddVersion, Change, ForgetReplies, Replace, StageRow, Unstage
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, changed, next_generation

@@ -75,10 +75,7 @@ def _ends(opened: OpenRow) -> bool:
 
 
 def _page_outcome(
-    collection: Collection,
-    opened: OpenRow,
-    look: tuple[Some[str], Some[object], bool],
-    began: int,
+    collection: Collection, opened: OpenRow, look: tuple[Some[str], Some[object], bool], began: int
 ) -> Settlement | None:
     """The outcome of a page for one record; ``None`` where it changes nothing.
 
@@ -195,10 +192,7 @@ def _is_superseded(
 
 
 def _exchanged(
-    collection: Collection,
-    opened: OpenRow,
-    doubtful: tuple[Staged, RecordBody],
-    some: Some[str],
+    collection: Collection, opened: OpenRow, doubtful: tuple[Staged, RecordBody], some: Some[str]
 ) -> Settlement:
     """The version is live, and the one before in its place; of ``some`` fields alone, both stay
     beside what is live then.

@@ -34,12 +34,7 @@ from proxy.vault.next_version import (
     draft_next,
     with_doubtful,
 )
-from proxy.vault.proxied.anywhere import (
-    records_meant,
-    refuse_tokens,
-    sent_tokens,
-    with_values,
-)
+from proxy.vault.proxied.anywhere import records_meant, refuse_tokens, sent_tokens, with_values
 from proxy.vault.proxied.binding import BIND_STRIDE, StagedWrite, finish, forget_staged
 from proxy.vault.proxied.promotion import Update, forgotten, promotion, unchanged_in_doubt
 

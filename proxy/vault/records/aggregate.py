@@ -117,7 +117,9 @@ async def aggregate_groups(
     where = (await compile_query(records, tests, limits)).where
     if records.rights.rows:
         where = await _verified(records, where, tests)
-    needed = _needed(records, question.metrics)
+    needed = list(
+        dict.fromkeys(need for metric in question.metrics for need in _needs(records, metric))
+    )
     collection = records.collection
     columns = tuple(_column(records, name) for name in question.keys)
     grouping = Grouping(
@@ -192,11 +194,6 @@ async def _verified(records: Records, where: Where, tests: Sequence[Test]) -> Wh
 
 
 # ---------------------------------------------------------------------- figures
-
-
-def _needed(records: Records, metrics: Sequence[MetricQuery]) -> list[engine.AggregateMetric]:
-    """Return the engine metrics from which the metrics are computed, each once."""
-    return list(dict.fromkeys(need for metric in metrics for need in _needs(records, metric)))
 
 
 def _needs(records: Records, metric: MetricQuery) -> list[engine.AggregateMetric]:

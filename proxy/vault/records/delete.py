@@ -128,7 +128,7 @@ async def _kept_from(records: Records, gate: AclDecisions, rows: Sequence[Row]) 
     Raises ``VaultError`` (ACCESS_DENIED) for one that it lets the caller see, and as
     ``AclDecisions.allowed``.
     """
-    keys = {row.rid: _key(records, row) for row in rows}
+    keys = {row.rid: records.open(row).key for row in rows}
     allowed = await gate.allowed(Act.DELETE, [key for key in keys.values() if key is not None])
     others = {rid: key for rid, key in keys.items() if key not in allowed}
     named = [key for key in others.values() if key is not None]
@@ -257,10 +257,6 @@ def _hanging(
         if verified.only((record,)):
             dependents.append((row, record))
     return dependents
-
-
-def _key(records: Records, row: Row) -> str | None:
-    return records.open(row).key
 
 
 def _ending(records: Records, row: Row, by: str) -> list[Change]:

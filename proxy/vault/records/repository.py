@@ -62,7 +62,6 @@ class Records(Columns):
 
     @property
     def name(self) -> str:
-        """Name of the schema."""
         return self.schema.name
 
     @property

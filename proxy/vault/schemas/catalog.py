@@ -22,12 +22,7 @@ from proxy.vault.collection import Collection
 from proxy.vault.proxied.hosted import SharedTable
 from proxy.vault.records.repository import Records
 from proxy.vault.replicas import conflict_ignored
-from proxy.vault.schema_store import (
-    Entries,
-    Origin,
-    Phase,
-    SchemaEntry,
-)
+from proxy.vault.schema_store import Entries, Origin, Phase, SchemaEntry
 from proxy.vault.schemas.active import ActiveSchemas
 from proxy.vault.vault import Vault
 

@@ -3,11 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from proxy.bootstrap.rules import TRIALS, Overrides, load_rules, try_rules
+from proxy.bootstrap.rules import TRIALS, Overrides, RuleHistory, load_rules, try_rules
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.runtime import Runtime
+from proxy.redactor.load import load_files, load_text
 from proxy.redactor.load.rule_tests import Case
-from proxy.redactor.rules import Unmatched
+from proxy.redactor.rules import RuleSet, Unmatched
+from tests.support.exchanges import USUAL, desk, rule_text
 from tests.support.people import rules
 from tests.support.tree import ROOT
 
@@ -97,3 +100,50 @@ async def test_a_text_that_stands_in_a_token_by_chance_is_no_fault(settings):
     results = await try_rules(load_rules(settings), run_case)
     assert set(map(tuple, results.values())) == {("never holds",)}
     assert len(tries) == TRIALS * len(results)
+
+
+HOUR = 3_600_000
+
+
+def numbered(number: int) -> RuleSet:
+    return load_text(rule_text(*USUAL) + f"# {number}\n")
+
+
+async def test_the_last_rules_that_fronts_used_are_there_for_the_next_owner():
+    one = await desk()
+    clock = one.clock
+    bound: list[str] = []
+
+    async def bind(rules: RuleSet) -> Runtime:
+        bound.append(rules.version)
+        return one.runtime
+
+    def history() -> RuleHistory:
+        return RuleHistory(one.vault.store, clock, load_files, bind)
+
+    first, second = numbered(1), numbered(2)
+    assert await history().recall(first.version) is None
+    for used in (first, second, first):  # went back
+        await history().remember(used)
+        clock.advance(HOUR)
+    for used in (first, second):
+        assert await history().recall(used.version) is one.runtime
+    assert bound == [first.version, second.version]
+    clock.advance(24 * HOUR)
+    assert await history().recall(second.version) is None, "replaced a day ago"
+    assert await history().recall(first.version) is not None
+    for number in range(3, 8):
+        await history().remember(numbered(number))
+    assert await history().recall(first.version) is None, "five are remembered"
+    assert await history().recall(numbered(3).version) is not None
+
+
+async def test_what_was_read_from_no_file_is_not_remembered():
+    one = await desk()
+
+    async def bind(_: RuleSet) -> Runtime:
+        raise AssertionError
+
+    history = RuleHistory(one.vault.store, one.clock, load_files, bind)
+    await history.remember(RuleSet("none", (), (), ()))
+    assert await history.recall("none") is None
