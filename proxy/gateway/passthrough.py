@@ -265,6 +265,13 @@ def trailers_of(incoming: RequestContext) -> bytes:
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
 
+#: Reports that browsers send by themselves (CSP, Reporting API): they tell the addresses of pages.
+_REPORTS: Final = frozenset({"application/csp-report", "application/reports+json"})
+_REPORT: Final = (
+    "A report of a browser tells the address of a page, and here addresses hold what people search "
+    "for. Write an operation for it, with 'pass: true' if its values may leave."
+)
+
 
 def look_unnamed(
     rules: ActiveRules, coverage: Coverage | None, incoming: RequestContext, endpoint: Endpoint
@@ -275,6 +282,8 @@ def look_unnamed(
     if denied is None and _carries_unseen(head):
         ruled = rules.ruled(authority(incoming.target, head.host), incoming.target)
         denied = UNNAMED if ruled else None
+    if denied is None and endpoint.searched and not _REPORTS.isdisjoint(_media_types(head)):
+        denied = _REPORT
     if denied is not None:
         if coverage is not None:  # else the missing rule would stay unknown
             incoming.unruled = coverage.find(endpoint.name, head.method, incoming.target)
@@ -310,5 +319,8 @@ def _carries_unseen(head: RequestHead) -> bool:
         return True
     if method in _SEARCHES and (head.length or head.chunked):
         return True
-    types = [one.partition(";")[0].strip().lower() for one in head.values(b"content-type")]
-    return any(one.startswith("multipart/") or "patch" in one for one in types)
+    return any(one.startswith("multipart/") or "patch" in one for one in _media_types(head))
+
+
+def _media_types(head: RequestHead) -> list[str]:
+    return [one.partition(";")[0].strip().lower() for one in head.values(b"content-type")]

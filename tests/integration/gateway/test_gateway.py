@@ -105,6 +105,28 @@ async def test_what_could_carry_values_unseen_is_refused_on_a_ruled_path(request
                 assert (await client.ask(request_.replace(b"/ruled", path))).status == 200
 
 
+@pytest.mark.parametrize("kind", ["application/csp-report", "Application/Reports+JSON; charset=a"])
+async def test_a_report_of_a_browser_tells_no_address_of_a_search(kind):
+    report = post(
+        "/csp", b'{"document-uri": "http://app/people?name=Ann"}', f"Content-Type: {kind}"
+    )
+    async with RawServer(says(OK, OK)) as server:
+        for searched, path, status in (
+            (True, b"/csp", 403),
+            (True, b"/open", 200),  # where a rule lets it pass
+            (False, b"/csp", 200),
+        ):
+            async with (
+                gateway(server.url, searched=searched) as (port, _),
+                RawClient(port) as client,
+            ):
+                answer = await client.ask(report.replace(b"/csp", path, 1))
+                assert (answer.status, b"operation_denied" in answer.body) == (
+                    status,
+                    status == 403,
+                )
+
+
 async def test_other_requests_of_a_ruled_path_pass():
     async with (
         RawServer(says(OK)) as server,
