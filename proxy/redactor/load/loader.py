@@ -1,7 +1,7 @@
 """From files to a ``RuleSet``: all or nothing, every fault at once."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -96,7 +96,7 @@ def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
     check_conflicts(files, job.faults)
     check_lists(files, job.faults)
     job.faults.raise_any()
-    addressed = [_addressed(file) for file in files]
+    addressed = [_addressed(file, _beside(file, files)) for file in files]
     mapped = [_settled(file) for file in addressed]
     return RuleSet(
         rules_version(sources),
@@ -208,8 +208,19 @@ def _loaded(value: object) -> object:
     return value
 
 
-def _addressed(file: FileRules) -> FileRules:
-    """Return the rules with facts that only all operations together give."""
+def _beside(file: FileRules, files: Sequence[FileRules]) -> list[FileRules]:
+    """The files of all endpoints at the hosts of that one, the others first.
+
+    A browser tells each of them the address that it comes from, and the cookies of the host.
+    """
+    hosts = file.endpoint.hosts
+    shared = (one for one in files if not (hosts and one.endpoint.hosts.isdisjoint(hosts)))
+    at_any = (one for one in files if not one.endpoint.hosts)
+    return [*(one for one in (*shared, *at_any) if one is not file), file]
+
+
+def _addressed(file: FileRules, beside: Sequence[FileRules]) -> FileRules:
+    """Return the rules with facts that only all operations together give, and those ``beside``."""
     every = [*each_operation(file.operations)]
     bare = {op.entity.name for op in every if op.response.body and not carries_id(op)}
     bare |= {one.operation.entity.name for op in file.operations for one in op.graph}
@@ -224,7 +235,8 @@ def _addressed(file: FileRules) -> FileRules:
         )
         for draft in file.entities
     }
-    searched = any(op.addressed for op in file.operations)
+    searched = any(op.addressed for one in beside for op in one.operations)
+    neighbours = each_operation([op for one in beside for op in one.operations])
     ordered = {
         word: f"{draft.entity.name}.{name}"
         for draft in file.entities
@@ -232,7 +244,7 @@ def _addressed(file: FileRules) -> FileRules:
         for word in order_words(draft.entity, name)
     }
     endpoint = replace(
-        file.endpoint, searched=searched, cookies=cookie_fields(every), ordered=ordered
+        file.endpoint, searched=searched, cookies=cookie_fields(neighbours), ordered=ordered
     )
 
     def addressed(op: Operation) -> Operation:

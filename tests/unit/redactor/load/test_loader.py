@@ -167,3 +167,33 @@ def test_one_typo_is_one_fault(word, typo):
     with pytest.raises(VaultError) as caught:
         load_text(text.replace(word, typo, 1))
     assert len(caught.value.details) == 1
+
+
+@table(
+    ("one", "other", "shared"),
+    [
+        ("", "prefix: /x", True),
+        ("host: app.example", "host: erp.example", False),
+        ("host: app.example", "", True),
+        ("", "host: erp.example", True),
+        ("host: [app.example, erp.example]", "host: erp.example, prefix: /x", True),
+    ],
+)
+def test_an_endpoint_is_told_the_searches_and_cookies_of_others_at_its_hosts(
+    tmp_path, one, other, shared
+):
+    """A browser sends the address of a page, and cookies, with whatever it asks of the same host."""
+    searches = (
+        "  - {match: GET /found, read: contact, query: {email: {field: email}}}\n"
+        "  - {match: POST /login, read: contact, request: {form: {email: email}}, "
+        'response: {carriers: ["cookie last email"]}}\n'
+    )
+    first = SMALLEST.replace("find:", "token: {shape: email, same: true}, find:") + searches
+    second = SMALLEST.replace("/contacts", "/x/erps").replace("contact", "erp")
+    for name, text, at in (("crm", first, one), ("erp", second, other)):
+        head = f"name: {name}, {at}," if at else f"name: {name},"
+        (tmp_path / f"{name}.yaml").write_text(text.replace("name: crm,", head))
+    rules = load_rule_set(tmp_path)
+    assert [endpoint.searched for endpoint in rules.endpoints] == [True, shared]
+    assert [[*endpoint.cookies] for endpoint in rules.endpoints] == [["last"], ["last"] * shared]
+    assert all(one.endpoint in rules.endpoints for one in rules.operations)
