@@ -26,7 +26,7 @@ from proxy.net.reply import (
     UpstreamResponse,
 )
 from proxy.net.response import RequestContext
-from proxy.redactor.message import RawHeaders
+from proxy.redactor.message import RawHeaders, carries_unseen
 from proxy.redactor.routing import UNNAMED
 from proxy.redactor.rules import Endpoint, Unmatched
 
@@ -279,10 +279,11 @@ def look_unnamed(
     """Refuse a request that no rule names (``VaultError``), or sample it while it passes."""
     head = incoming.head
     denied = _DENIED if endpoint.unmatched is Unmatched.DENY else None
-    if denied is None and _carries_unseen(head):
+    bodied, types = bool(head.length or head.chunked), _media_types(head)
+    if denied is None and (head.upgrade or carries_unseen(head.method, types, bodied=bodied)):
         ruled = rules.ruled(authority(incoming.target, head.host), incoming.target)
         denied = UNNAMED if ruled else None
-    if denied is None and endpoint.searched and not _REPORTS.isdisjoint(_media_types(head)):
+    if denied is None and endpoint.searched and not _REPORTS.isdisjoint(types):
         denied = _REPORT
     if denied is not None:
         if coverage is not None:  # else the missing rule would stay unknown
@@ -304,22 +305,6 @@ def unruled_shape(
     ):
         return None
     return coverage.find(endpoint.name, incoming.head.method, incoming.target)
-
-
-#: Methods that search by what stands in their body (RFC 10008, RFC 5323, RFC 3253).
-_SEARCHES: Final = frozenset({"QUERY", "SEARCH", "REPORT"})
-
-
-def _carries_unseen(head: RequestHead) -> bool:
-    """Whether a request may carry values in a way that frameworks read and few rules name: an
-    upload, a patch, a search in the body of a method for that, another protocol.
-    """
-    method = head.method.upper()
-    if head.upgrade or method == "PATCH":
-        return True
-    if method in _SEARCHES and (head.length or head.chunked):
-        return True
-    return any(one.startswith("multipart/") or "patch" in one for one in _media_types(head))
 
 
 def _media_types(head: RequestHead) -> list[str]:

@@ -324,3 +324,17 @@ def _is_patch(declared: bytes | None) -> bool:
 def is_patch(headers: RawHeaders) -> bool:
     """Whether a body is a patch document by its type."""
     return _is_patch(header(headers, b"content-type"))
+
+
+#: Methods that search by what stands in their body (RFC 10008, RFC 5323, RFC 3253).
+_SEARCHES: Final = frozenset({"QUERY", "SEARCH", "REPORT"})
+
+
+def carries_unseen(method: str, types: Iterable[str], *, bodied: bool) -> bool:
+    """Whether a request with content of these types may carry values in a way that frameworks read
+    and few rules name: an upload, a patch, a search in the body of a method for that.
+    """
+    method = method.upper()
+    if method == "PATCH" or (bodied and method in _SEARCHES):
+        return True
+    return any(one.startswith("multipart/") or "patch" in one for one in types)

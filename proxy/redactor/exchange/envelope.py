@@ -24,7 +24,16 @@ from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.json.text import is_utf8, unwrapped
 from proxy.redactor.json.tree import read_json_value, write_json_value
-from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing, classify, header
+from proxy.redactor.message import (
+    Media,
+    RawHeaders,
+    Request,
+    Response,
+    Timing,
+    carries_unseen,
+    classify,
+    header,
+)
 from proxy.redactor.method_override import TELLING, TELLS_METHOD, override_method, possible
 from proxy.redactor.passed_places import PassedParts, without_passed
 from proxy.redactor.redact import request_ids, unreadable_answer
@@ -239,8 +248,8 @@ class EnvelopeExchange:
         """Whether a request that no rule names is of a kind that is refused on the paths of
         others.
         """
-        kinds = header(one.headers, b"content-type") or b""
-        unseen = one.method.upper() == "PATCH" or b"patch" in kinds or b"multipart/" in kinds
+        kinds = (header(one.headers, b"content-type") or b"").decode("latin-1").strip().lower()
+        unseen = carries_unseen(one.method, (kinds,), bodied=bool(one.body))
         return unseen and self._rules.ruled(host, target)
 
     def _refuse_twice(self) -> None:

@@ -205,6 +205,7 @@ async def test_remote_calls_are_told_apart_by_their_method_and_answered_in_any_o
         ([inner("PATCH", "/p/1", {"name": "A"}), inner("DELETE", "/p/1")], Code.VALUE_UNFIT),
         ([inner("POST", "/batch", {"requests": []})], Code.BAD_REQUEST),
         ([inner("PATCH", "/p", {"name": "A"})], Code.OPERATION_DENIED),
+        ([inner("QUERY", "/p", {"email": ANN})], Code.OPERATION_DENIED),
         ([inner("POST", "/p", "text")], Code.VALUE_UNFIT),
         ([inner("POST", "/p", {"name": "Annabella", "note": "to Annabella"})], Code.VALUE_ELSEWHERE),
     ],
