@@ -59,6 +59,11 @@ class NothingNamed:
     def may_change_operation(self, *_: object) -> bool:
         return False
 
+    def bare_addresses(
+        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> Sequence[tuple[bytes, bytes]]:
+        return headers
+
     async def redact_headers(
         self,
         endpoint: Endpoint,  # noqa: ARG002  # the signature of the port

@@ -205,6 +205,24 @@ class Callers:
                 "The proof of the caller's roles has ended: begin anew with another.",
             )
 
+    def bare(
+        self,
+        rules: ActiveRules,
+        incoming: RequestContext,
+        headers: Sequence[tuple[bytes, bytes]],
+        outside: bool,
+    ) -> Sequence[tuple[bytes, bytes]]:
+        """The fields of a request, without values in the addresses that they hold unless its caller
+        is known to see everything in the clear.
+        """
+        endpoint = incoming.endpoint
+        if endpoint is None or not endpoint.searched or not (endpoint.viewed or outside):
+            return headers
+        view = None if outside else self.cached_view(incoming)
+        if view is not None and view.whole:
+            return headers
+        return rules.bare_addresses(authority(incoming.target, incoming.head.host), headers)
+
     def cached_view(self, incoming: RequestContext) -> View | None:
         """The view of a caller inside the country; ``None``: an issuer has to be asked, or its
         refusal is remembered.

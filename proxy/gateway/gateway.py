@@ -254,7 +254,8 @@ class Gateway:
         block, swapped = incoming.head.block, False
         if endpoint.searched or (endpoint.cookies and endpoint.may_hold_cookies(block)):
             host = authority(incoming.target, incoming.head.host)
-            headers = await self._rules.redact_headers(endpoint, host, fields.headers)
+            headers = self._options.callers.bare(self._rules, incoming, fields.headers, abroad)
+            headers = await self._rules.redact_headers(endpoint, host, headers)
             swapped, fields = headers is not fields.headers, fields._replace(headers=headers)
         fields = self._forwarded(incoming, fields, address)
         if match is not None:

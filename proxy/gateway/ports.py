@@ -179,6 +179,11 @@ class ActiveRules(MatchingRules, Protocol):
         and its like), and in cookies that rules of the endpoint name.
         """
 
+    def bare_addresses(
+        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> Sequence[tuple[bytes, bytes]]:
+        """The fields without values in the addresses that they hold."""
+
     def straight(
         self, match: Match, headers: RawHeaders, view: View | None = None
     ) -> OrdinaryPlan | None:

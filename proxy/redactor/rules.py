@@ -238,6 +238,7 @@ class Endpoint:
     limits: BodyLimits
     on_error: OnError
     searched: bool = False  #: whether some operation swaps values in the address of a request
+    viewed: bool = False  #: whether some callers of it, or of others at its hosts, may not search
     ordered: Mapping[str, str] = field(default_factory=dict)  #: ``entity.field`` by words of orders
     cookies: Mapping[str, CookieField] = field(default_factory=dict)  #: that hold values
     caller: CallerRule | None = None  #: how callers prove their roles

@@ -54,6 +54,7 @@ class View:
     name: str  #: its roles, as the audit log tells them
     who: frozenset[str]
     levels: Mapping[str, Mapping[str, Level]]  #: by entity and field
+    whole: bool = False  #: every field of every entity is clear
 
     def shows(self, entity: str) -> bool:
         """Whether anything but tokens is shown of an entity."""

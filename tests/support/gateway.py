@@ -185,6 +185,11 @@ class Steered:
             for name, value in headers
         )
 
+    def bare_addresses(
+        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> Sequence[tuple[bytes, bytes]]:
+        return tuple(field for field in headers if field[0] != b"Referer")
+
     def straight(self, match: Match, headers: RawHeaders, view: View | None = None) -> None:
         """None of its exchanges is ordinary."""
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 from proxy.errors import Code, VaultError
@@ -86,6 +86,22 @@ _NO_RULES = (
 )
 
 
+class Address(NamedTuple):
+    """The address of a request in a field, as far as it may hold values."""
+
+    before: bytes  #: as it stands there
+    target: bytes
+    added: int  #: signs of the target that do not stand there
+    rule: Operation | None  #: ``None``: it cannot be told which
+
+    @property
+    def bare(self) -> bytes:
+        """The address without all that may be a value."""
+        search = self.rule.request.search if self.rule is not None else None
+        path = self.target.partition(b"?")[0]
+        return self.before + (b"/" if search is not None and search.path else path)[self.added :]
+
+
 @dataclass(frozen=True, slots=True)
 class Matcher:
     """Compiled rules with their router. ``matcher_parts`` makes what it takes."""
@@ -152,6 +168,51 @@ class Matcher:
                     "A header of the request names another address than its target: send one.",
                 )
 
+    def address(self, host: str, field: tuple[bytes, bytes]) -> Address | None:
+        """The address that a field holds; ``None``: it holds no values, and passes as it is.
+
+        A field that is called in another way than ``CARRIERS`` may hold that of a site that no
+        endpoint serves.
+        """
+        before, authority, target, _ = ADDRESS.fullmatch(field[1]).groups()  # type: ignore[union-attr]  # it matches anything
+        of, added = authority.decode("latin-1") if authority is not None else host, 0
+        if authority is None:  # beside an unknown page, which is taken for one at the top
+            lead = BEFORE_PATH.match(target)[0]  # type: ignore[index]  # it matches anything
+            before, target, added = before + lead, b"/" + target[len(lead) :], 1
+        try:
+            rule = self._page(of, target)
+        except VaultError as error:
+            foreign = field[0].lower() not in CARRIERS and error.code is Code.NOT_FOUND
+            return None if foreign else Address(before, target, added, None)
+        return None if rule is None else Address(before, target, added, rule)
+
+    def _page(self, host: str, target: bytes) -> Operation | None:
+        """The operation that answers with the page at an address which may hold values, be it to a
+        POST.
+        """
+        for method in self.methods:
+            hit = self.router.match(method, host, target)
+            if isinstance(hit, Match) and hit.operation.addressed:
+                return hit.operation
+        return None
+
+    def bare_addresses(
+        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> Sequence[tuple[bytes, bytes]]:
+        """The fields of a request without the values in addresses that they hold.
+
+        For callers who may not search: an application that leads back to where they came from would
+        show them the tokens of values that they guess.
+        """
+        if not carries(headers, self.sign):
+            return headers
+        fields: list[tuple[bytes, bytes]] = []
+        for field in headers:
+            holds = holds_address(*field, self.sign) and field[0].lower() != _PAGE_STATE
+            found = self.address(host, field) if holds else None
+            fields.append(field if found is None else (field[0], found.bare))
+        return fields
+
     def ruled(self, host: str, target: bytes) -> bool:
         """See ``routing.MatchingRules``."""
         return self.router.ruled(host, target)
@@ -184,6 +245,7 @@ class CurrentRules(Generic[_Compiled]):
     match = property(attrgetter("runtime.match"))
     ruled = property(attrgetter("runtime.ruled"))
     overridable = property(attrgetter("runtime.overridable"))
+    bare_addresses = property(attrgetter("runtime.bare_addresses"))
 
     def may_change_operation(self, match: Match, target: bytes) -> bool:
         """As ``Matcher.may_change_operation``, by the rules that made this match."""

@@ -16,9 +16,6 @@ from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens, cookie_token
 from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.matcher import (
-    ADDRESS,
-    BEFORE_PATH,
-    CARRIERS,
     CurrentRules,
     Matcher,
     carries,
@@ -139,7 +136,7 @@ class Runtime(Matcher):
             return headers
         return tuple(
             [
-                (name, await self._readdressed(host, value, name.lower() in CARRIERS))
+                (name, await self._readdressed(host, (name, value)))
                 if holds_address(name, value, self.sign)
                 else (name, value)
                 for name, value in headers
@@ -147,36 +144,15 @@ class Runtime(Matcher):
             ]
         )
 
-    async def _readdressed(self, host: str, address: bytes, by_name: bool) -> bytes:
-        """The address with tokens; ``by_name``: its field is one of them by its name.
-
-        Another field may hold that of a site that no endpoint serves, which passes as it is.
-        """
-        before, authority, target, _ = ADDRESS.fullmatch(address).groups()  # type: ignore[union-attr]  # it matches anything
-        of, added = authority.decode("latin-1") if authority is not None else host, 0
-        if authority is None:  # beside an unknown page, which is taken for one at the top
-            lead = BEFORE_PATH.match(target)[0]  # type: ignore[index]  # it matches anything
-            before, target, added = before + lead, b"/" + target[len(lead) :], 1
-        try:
-            rule = self._page(of, target)
-        except VaultError as error:
-            foreign = not by_name and error.code is Code.NOT_FOUND
-            return address if foreign else before + target.partition(b"?")[0][added:]
-        if rule is None:
-            return address
-        if rule.branches or rule.graph or rule.parts:
-            return before + target.partition(b"?")[0][added:]
-        return before + (await swapped(self.joined[id(rule)], target))[added:]
-
-    def _page(self, host: str, target: bytes) -> Operation | None:
-        """The operation that answers with the page at an address which may hold values, be it to a
-        POST.
-        """
-        for method in self.methods:
-            hit = self.router.match(method, host, target)
-            if isinstance(hit, Match) and hit.operation.addressed:
-                return hit.operation
-        return None
+    async def _readdressed(self, host: str, field: tuple[bytes, bytes]) -> bytes:
+        """The address in a field, with tokens."""
+        found = self.address(host, field)
+        if found is None:
+            return field[1]
+        rule = found.rule
+        if rule is None or rule.branches or rule.graph or rule.parts:
+            return found.bare
+        return found.before + (await swapped(self.joined[id(rule)], found.target))[found.added :]
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """Return a new exchange for a matched request of a caller; ``view``: its visibility."""

@@ -244,7 +244,11 @@ def _addressed(file: FileRules, beside: Sequence[FileRules]) -> FileRules:
         for word in order_words(draft.entity, name)
     }
     endpoint = replace(
-        file.endpoint, searched=searched, cookies=cookie_fields(neighbours), ordered=ordered
+        file.endpoint,
+        searched=searched,
+        viewed=any(one.endpoint.views for one in beside),
+        cookies=cookie_fields(neighbours),
+        ordered=ordered,
     )
 
     def addressed(op: Operation) -> Operation:

@@ -235,7 +235,9 @@ def _view(section: Section, entities: Mapping[str, Entity], faults: RuleFaults) 
             section.at,
             "a view says what its callers see; name an entity: {who: [sales], contact: mask}",
         )
-    return View("|".join(roles), frozenset(roles), levels)
+    fields = [level for of in levels.values() for level in of.values()]
+    whole = levels.keys() == entities.keys() and all(one is Level.CLEAR for one in fields)
+    return View("|".join(roles), frozenset(roles), levels, whole)
 
 
 def _levels(

@@ -179,6 +179,41 @@ def asking(door: Door, raw: RawHeaders) -> RequestContext:
     return cast(RequestContext, request)
 
 
+@table(
+    ("role", "first", "again", "outside"),
+    [
+        ("dpo", False, True, False),  # the issuer is not asked for that
+        ("sales", False, False, False),
+        ("", False, False, False),
+    ],
+)
+async def test_only_who_sees_everything_may_have_searches_in_addresses(role, first, again, outside):
+    """An application that leads back to an address would tell others the token of a guess."""
+    door, told = Door(JWT), ((b"Referer", b"/p?email=guess"),)
+    whole = View("dpo", frozenset({"dpo"}), {}, whole=True)
+    views = (whole, SALES)
+    door.endpoint = replace(door.endpoint, views=views, searched=True, viewed=True)
+    shown = token(KEY, claims(door.clock(), roles=[role]), kid="one")
+    incoming = asking(door, ((b"Authorization", f"Bearer {shown}".encode()),))
+    rules = cast(
+        ActiveRules, SimpleNamespace(bare_addresses=lambda host, _: [(b"Host", host.encode())])
+    )
+
+    def passes(*, abroad: bool = False) -> bool:
+        return door.callers.bare(rules, incoming, told, abroad) is told
+
+    assert passes() is first
+    await door.callers.view(incoming)
+    assert passes() is again
+    assert passes(abroad=True) is outside
+    assert [*door.callers.bare(rules, incoming, told, True)] == [(b"Host", b"app")]
+    incoming.endpoint = replace(door.endpoint, viewed=False)
+    assert passes()
+    assert not passes(abroad=True)
+    incoming.endpoint = replace(door.endpoint, searched=False)
+    assert passes(abroad=True)
+
+
 class Transport:
     def __init__(self, certificate: dict[str, Any]) -> None:
         self.certificate, self.looks = certificate, 0

@@ -169,6 +169,23 @@ async def test_so_does_the_form_of_a_change_that_is_shown_again():
     assert value.endswith(b"@example.org/17")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "left"),
+    [
+        (b"Referer", b"http://app/p?email=ann@x.example&x=1", b"http://app/p"),
+        (b"Referer", b"http://app/by/ann@x.example?x=1", b"http://app/"),
+        (b"HX-Current-URL", b"p?email=ann@x.example", b"p"),
+        (b"Referer", b"http://other/q?email=ann@x.example", None),
+        (b"Referer", b"http://app/else?page=2", None),
+        (b"Accept", b"*/*;q=0.8, text/p?a=1", None),
+    ],
+)
+async def test_addresses_without_what_they_search_for(office, name, value, left):
+    """For callers who may not search: not even the token of a guess reaches the application."""
+    (field,) = office.runtime.bare_addresses("app", ((name, value),))
+    assert field == (name, value if left is None else left)
+
+
 PAGE_STATE = (b"Next-Router-State-Tree", b"%5B%22__PAGE__%3F%7B%5C%22email%5C%22%3A%5C%22a%22%5D")
 
 

@@ -197,3 +197,4 @@ def test_an_endpoint_is_told_the_searches_and_cookies_of_others_at_its_hosts(
     assert [endpoint.searched for endpoint in rules.endpoints] == [True, shared]
     assert [[*endpoint.cookies] for endpoint in rules.endpoints] == [["last"], ["last"] * shared]
     assert all(one.endpoint in rules.endpoints for one in rules.operations)
+    assert not any(endpoint.viewed for endpoint in rules.endpoints)

@@ -109,6 +109,10 @@ def test_fields_are_as_their_entity_but_where_excepted():
     assert (view.name, set(view.who)) == ("a|b", {"a", "b"})
     assert view.levels == {"p": {"name": Level.CLEAR, "email": Level.MASK, "code": Level.MASK}}
     assert set(other.levels["q"].values()) == {Level.CLEAR}
+    one = rules(views="[{who: a, p: clear}, {who: b, p: clear, q: clear, except: {name: mask}}]")
+    views = (view, other, *one.endpoints[0].views)
+    assert [each.whole for each in views] == [False, True, False, False]
+    assert one.endpoints[0].viewed
 
 
 @table(
