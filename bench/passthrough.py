@@ -60,7 +60,9 @@ class NothingNamed:
         return False
 
     def bare_addresses(
-        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+        self,
+        host: str,  # noqa: ARG002  # the signature of the port
+        headers: Sequence[tuple[bytes, bytes]],
     ) -> Sequence[tuple[bytes, bytes]]:
         return headers
 

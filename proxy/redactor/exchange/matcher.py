@@ -209,8 +209,8 @@ class Matcher:
         fields: list[tuple[bytes, bytes]] = []
         for field in headers:
             holds = holds_address(*field, self.sign) and field[0].lower() != _PAGE_STATE
-            found = self.address(host, field) if holds else None
-            fields.append(field if found is None else (field[0], found.bare))
+            address = self.address(host, field) if holds else None
+            fields.append(field if address is None else (field[0], address.bare))
         return fields
 
     def ruled(self, host: str, target: bytes) -> bool:

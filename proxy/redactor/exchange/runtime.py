@@ -146,13 +146,15 @@ class Runtime(Matcher):
 
     async def _readdressed(self, host: str, field: tuple[bytes, bytes]) -> bytes:
         """The address in a field, with tokens."""
-        found = self.address(host, field)
-        if found is None:
+        address = self.address(host, field)
+        if address is None:
             return field[1]
-        rule = found.rule
+        rule = address.rule
         if rule is None or rule.branches or rule.graph or rule.parts:
-            return found.bare
-        return found.before + (await swapped(self.joined[id(rule)], found.target))[found.added :]
+            return address.bare
+        return (
+            address.before + (await swapped(self.joined[id(rule)], address.target))[address.added :]
+        )
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """Return a new exchange for a matched request of a caller; ``view``: its visibility."""

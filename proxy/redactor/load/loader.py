@@ -96,7 +96,7 @@ def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
     check_conflicts(files, job.faults)
     check_lists(files, job.faults)
     job.faults.raise_any()
-    addressed = [_addressed(file, _beside(file, files)) for file in files]
+    addressed = [_addressed(file, _neighbours(file, files)) for file in files]
     mapped = [_settled(file) for file in addressed]
     return RuleSet(
         rules_version(sources),
@@ -208,7 +208,7 @@ def _loaded(value: object) -> object:
     return value
 
 
-def _beside(file: FileRules, files: Sequence[FileRules]) -> list[FileRules]:
+def _neighbours(file: FileRules, files: Sequence[FileRules]) -> list[FileRules]:
     """The files of all endpoints at the hosts of that one, the others first.
 
     A browser tells each of them the address that it comes from, and the cookies of the host.
@@ -219,8 +219,8 @@ def _beside(file: FileRules, files: Sequence[FileRules]) -> list[FileRules]:
     return [*(one for one in (*shared, *at_any) if one is not file), file]
 
 
-def _addressed(file: FileRules, beside: Sequence[FileRules]) -> FileRules:
-    """Return the rules with facts that only all operations together give, and those ``beside``."""
+def _addressed(file: FileRules, joint: Sequence[FileRules]) -> FileRules:
+    """Return the rules with facts that only all operations together give, and those of ``joint`` files."""
     every = [*each_operation(file.operations)]
     bare = {op.entity.name for op in every if op.response.body and not carries_id(op)}
     bare |= {one.operation.entity.name for op in file.operations for one in op.graph}
@@ -235,8 +235,8 @@ def _addressed(file: FileRules, beside: Sequence[FileRules]) -> FileRules:
         )
         for draft in file.entities
     }
-    searched = any(op.addressed for one in beside for op in one.operations)
-    neighbours = each_operation([op for one in beside for op in one.operations])
+    searched = any(op.addressed for one in joint for op in one.operations)
+    every_joint = each_operation([op for one in joint for op in one.operations])
     ordered = {
         word: f"{draft.entity.name}.{name}"
         for draft in file.entities
@@ -246,8 +246,8 @@ def _addressed(file: FileRules, beside: Sequence[FileRules]) -> FileRules:
     endpoint = replace(
         file.endpoint,
         searched=searched,
-        viewed=any(one.endpoint.views for one in beside),
-        cookies=cookie_fields(neighbours),
+        viewed=any(one.endpoint.views for one in joint),
+        cookies=cookie_fields(every_joint),
         ordered=ordered,
     )
 
