@@ -86,7 +86,7 @@ _NO_RULES = (
 )
 
 
-class Address(NamedTuple):
+class CarriedAddress(NamedTuple):
     """The address of a request in a field, as far as it may hold values."""
 
     before: bytes  #: as it stands there
@@ -168,7 +168,7 @@ class Matcher:
                     "A header of the request names another address than its target: send one.",
                 )
 
-    def address(self, host: str, field: tuple[bytes, bytes]) -> Address | None:
+    def address(self, host: str, field: tuple[bytes, bytes]) -> CarriedAddress | None:
         """The address that a field holds; ``None``: it holds no values, and passes as it is.
 
         A field that is called in another way than ``CARRIERS`` may hold that of a site that no
@@ -183,8 +183,8 @@ class Matcher:
             rule = self._page(of, target)
         except VaultError as error:
             foreign = field[0].lower() not in CARRIERS and error.code is Code.NOT_FOUND
-            return None if foreign else Address(before, target, added, None)
-        return None if rule is None else Address(before, target, added, rule)
+            return None if foreign else CarriedAddress(before, target, added, None)
+        return None if rule is None else CarriedAddress(before, target, added, rule)
 
     def _page(self, host: str, target: bytes) -> Operation | None:
         """The operation that answers with the page at an address which may hold values, be it to a

@@ -152,9 +152,8 @@ class Runtime(Matcher):
         rule = address.rule
         if rule is None or rule.branches or rule.graph or rule.parts:
             return address.bare
-        return (
-            address.before + (await swapped(self.joined[id(rule)], address.target))[address.added :]
-        )
+        target = await swapped(self.joined[id(rule)], address.target)
+        return address.before + target[address.added :]
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """Return a new exchange for a matched request of a caller; ``view``: its visibility."""

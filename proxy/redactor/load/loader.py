@@ -220,7 +220,7 @@ def _neighbours(file: FileRules, files: Sequence[FileRules]) -> list[FileRules]:
 
 
 def _addressed(file: FileRules, joint: Sequence[FileRules]) -> FileRules:
-    """Return the rules with facts that only all operations together give, and those of ``joint`` files."""
+    """Return the rules with facts that only all operations of ``joint`` files together give."""
     every = [*each_operation(file.operations)]
     bare = {op.entity.name for op in every if op.response.body and not carries_id(op)}
     bare |= {one.operation.entity.name for op in file.operations for one in op.graph}
