@@ -45,7 +45,7 @@ WORKERS = 3
 #: Two processes, which have time to start on a busy machine.
 SERVE = (
     *("-m", "uvicorn", "tagged:app", "--log-level", "error", "--workers", "2"),
-    *("--timeout-worker-healthcheck", "300"),
+    *("--timeout-worker-healthcheck", "300", "--timeout-keep-alive", "300"),
 )
 
 #: The application of the guide with entity tags, as its callers need them to change it at the same
@@ -512,7 +512,7 @@ def _tell(name: str, walk: Walked, workers: list[Worker]) -> None:
     report, requests = walk.report, walk.requests
     assert report["complete"], report
     counts = sum((one.counts for one in workers), Counter[str]())
-    count = report["converted"]
+    count = max(1, report["converted"])  # as the state file has it, which a kill leaves behind
     longest = max(one.longest for one in workers)
     for one in workers:
         one.counts.clear()
