@@ -76,6 +76,10 @@ class Choice:
         return sorted((leaf.start, leaf.end) for leaf in leaves)
 
 
+#: A create and a read of the same records.
+Pair = tuple[BoundOperation, BoundOperation]
+
+
 @dataclass(repr=False)
 class Bench:
     """One vault for all examples, and a loop to wait in."""
@@ -93,11 +97,22 @@ class Bench:
             response=ResponseRule(place, location, frozenset({200, 201})),
         )
 
+    def bound(self, operation: Operation) -> BoundOperation:
+        plan = make_plan(operation)
+        return BoundOperation(plan, self.desk.people, self.desk.metrics, audit_services())
+
     def exchange(self, operation: Operation) -> RuleExchange:
-        joined = BoundOperation(
-            make_plan(operation), self.desk.people, self.desk.metrics, audit_services()
+        return self.exchange_of(self.bound(operation))
+
+    def exchange_of(self, bound: BoundOperation) -> RuleExchange:
+        return RuleExchange(bound, Match(bound.plan.operation, {}), self.desk.vault)
+
+    def pair(self, place: BodyPlace) -> Pair:
+        """What creates records whose values stand there, and what reads them."""
+        return (
+            self.bound(self.operation(Verb.CREATE, place)),
+            self.bound(self.operation(Verb.READ, place)),
         )
-        return RuleExchange(joined, Match(operation, {}), self.desk.vault)
 
     def send(
         self, exchange: RuleExchange, body: bytes, headers: RawHeaders = JSON, target: bytes = b"/p"
@@ -110,15 +125,14 @@ class Bench:
         ).body
 
     def there_and_back(
-        self, place: BodyPlace, body: bytes, headers: RawHeaders = JSON
+        self, pair: Pair, body: bytes, headers: RawHeaders = JSON
     ) -> tuple[bytes, list[bytes]]:
         """What the application gets, and what callers get when it echoes that: the writer at once,
         a reader later.
         """
-        create = self.exchange(self.operation(Verb.CREATE, place))
+        create, read = map(self.exchange_of, pair)
         sent = self.send(create, body, headers).body
         written = self.answer(create, sent, headers)
-        read = self.exchange(self.operation(Verb.READ, place))
         self.send(read, b"")
         return sent, [written, self.answer(read, sent, headers)]
 
@@ -189,7 +203,7 @@ def hold(bench: Bench, choice: Choice, body: bytes) -> None:
     spans = choice.spans(body)
     raw = [body[start:end] for start, end in spans]
     pieces = between(body, spans)
-    sent, answers = bench.there_and_back(choice.place(), body)
+    sent, answers = bench.there_and_back(bench.pair(choice.place()), body)
     apart(sent, pieces, [was if was in EMPTY else b'"' + TOKEN + b'"' for was in raw])
     for answer in answers:
         for was, back in zip(
@@ -348,7 +362,8 @@ FORM_NAMES = {"a": "f0", "b1": "f1", "b*[]": "f1", "b[]": "f1", "é": "f2", "x y
 @given(members())
 def test_forms_are_swapped_member_by_member(bench, found):
     body = joined(found)
-    sent, answers = bench.there_and_back(BodyPlace(None, False, {}, {}, FORM_NAMES), body, FORM)
+    pair = bench.pair(BodyPlace(None, False, {}, {}, FORM_NAMES))
+    sent, answers = bench.there_and_back(pair, body, FORM)
     for (name, field, value, raw), segment in zip(
         found, sent.split(b"&") if found else [], strict=True
     ):
@@ -452,15 +467,15 @@ def test_the_json_parsing_corpus(bench, unavailable):
 
 
 def naughty_hold(bench: Bench, texts: Sequence[str]) -> None:
-    place = BodyPlace((), False, {"f0": ("x",)}, {}, {"x": "f0"})
+    pair = bench.pair(BodyPlace((), False, {"f0": ("x",)}, {}, {"x": "f0"}))
     for text in texts:
         for ascii_only in (False, True):
             body = json.dumps({"k": 1, "x": text}, ensure_ascii=ascii_only).encode()
-            sent, answers = bench.there_and_back(place, body)
+            sent, answers = bench.there_and_back(pair, body)
             assert len(text) < 6 or text not in json.loads(sent)["x"]
             assert [json.loads(answer) for answer in answers] == [{"k": 1, "x": text}] * 2
         body = b"k=1&x=" + form.write_form_value(text)
-        sent, answers = bench.there_and_back(place, body, FORM)
+        sent, answers = bench.there_and_back(pair, body, FORM)
         assert answers == [body, body]
         assert (sent != body) is (text != "")
     assert bench.desk.idle

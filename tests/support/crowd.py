@@ -325,7 +325,8 @@ class Crowd:
         self.known.update(self.application.records)
         self.every.update(self.application.records)  # some were made after the callers had gone
         for record in listed["items"]:
-            assert not faults(record), f"{faults(record)}\n{self.told(record['id'])}"
+            log = f"life {self.installation.lives}:\n{self.installation.log[-3000:].decode()}"
+            assert not faults(record), f"{faults(record)}\n{self.told(record['id'])}\n{log}"
         for ident in random.sample(sorted(self.every), min(sample, len(self.every))):
             status, seen = await self.ask("GET", f"/people/{ident}")
             assert status == (200 if ident in self.application.records else 404)
