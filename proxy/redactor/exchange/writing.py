@@ -41,17 +41,16 @@ class Writing:
     def __init__(self, joined: BoundOperation, vault: Vault, timing: Timing) -> None:
         self._operation = joined.plan.operation
         self._timing = timing
-        self.collection = joined.collection
-        self.notices = joined.notices
+        self.collection, self.notices = joined.collection, joined.notices
         self._vault = vault
-        self._view = joined.view
-        self._cover = joined.cover
+        self._view, self._cover = joined.view, joined.cover
         self.locks: tuple[bytes, ...] = ()
         self.writes: list[StagedWrite] = []
         #: how the application names the one record, where the request spelled it otherwise
         self.renamed: str | None = None
         self._shared = self._ended = False
         self.named: Sequence[str] = ()  #: the ids of a delete
+        self._unknown = set[str]()  #: of these, those that the vault did not know
 
     async def stage(
         self, items: Sequence[BodyObject], ids: Sequence[str], marks: Sequence[bytes] = ()
@@ -75,10 +74,11 @@ class Writing:
                 if self._vault.late:
                     await self._vault.catch_up()
                 self.named = ids
-                keep = self._operation.keep
-                self.writes = await staging.stage_deletes(self.collection, ids, keep)
-                if self.collection.state.in_flight:  # a create may get what is unknown
-                    end_unknown(self.collection, set(ids) - {one.key for one in self.writes})
+                self.writes = await staging.stage_deletes(
+                    self.collection, ids, self._operation.keep
+                )
+                if unknown := {*ids}.difference([one.key for one in self.writes]):
+                    self._unknown = end_unknown(self.collection, unknown, over=False)
             if marks and self._operation.verb is not _CREATE:
                 self._refuse_changed(marks)
             self._timing.stage = perf_counter() - started
@@ -219,6 +219,8 @@ class Writing:
     def close(self) -> None:
         """Let the next writer of these records go on."""
         self._ended, locks, self.locks = True, self.locks, ()
+        if self._unknown:
+            self._unknown = end_unknown(self.collection, self._unknown, over=True)
         if locks:
             self.collection.state.locks.release(locks)
         if len(self.writes) > FEW:
@@ -382,9 +384,7 @@ class Writing:
         return self.collection.mints[name](value, 0, 0)
 
     def _kept_token(self, write: StagedWrite, spot: Spot, at: int) -> Value | None:
-        """For a null or empty place that keeps its stored value: the token of that value, if there
-        is one.
-        """
+        """The token of the stored value that a null or empty place keeps, if there is one."""
         request = self._operation.request
         if (
             write.live is None

@@ -6,6 +6,7 @@ one breath with the commit that gives it: what takes time is done before.
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
+from typing import Final
 
 import msgspec
 
@@ -62,6 +63,9 @@ class StagedWrite(msgspec.Struct, eq=False):
     #: delete that only marks is put off while the record is shown
     both: bool = False
 
+
+#: When a record is deleted whose delete is under way: later than any create.
+_UNDER_WAY: Final = 1 << 62
 
 #: How long a request without any answer may still be at work in the application, in milliseconds.
 RECONCILE_GRACE = 300_000
@@ -218,7 +222,7 @@ def decided(
 
 
 def _may_be_deleted(collection: Collection, binding: Bind) -> bool:
-    """Whether another record with this key was deleted while this one was being created: the
+    """Whether another record with this key was deleted while this one was being created, or is: the
     application may have deleted both, or given the id again.
     """
     ended, since = collection.state.ended, collection.context.sequence.issued_at(binding.rid)
@@ -268,10 +272,14 @@ def accepting(collection: Collection, rid: int, salt: bytes, at: int) -> Accept:
     return Accept(rid, at, collection.sealer.record(rid, salt).unbound(RowState.LIVE, at))
 
 
-def end_unknown(collection: Collection, keys: Iterable[str]) -> None:
-    """The application may have deleted the records with these ids."""
-    for key in keys:
-        collection.state.end(collection.key_hash(key), collection.clock())
+def end_unknown(collection: Collection, keys: Iterable[str], *, over: bool) -> set[str]:
+    """The application deletes records that the vault does not know, or may have done so (``over``):
+    a create may get such an id meanwhile. Return the ids that are under way.
+    """
+    at, under_way = collection.clock() if over else _UNDER_WAY, set(keys)
+    for key in under_way:
+        collection.state.end(collection.key_hash(key), at)
+    return set() if over else under_way
 
 
 def overtake(collection: Collection, keys: Iterable[str]) -> None:
