@@ -93,7 +93,9 @@ async def join_objects(
         if not overtaken and _may_take(collection, home) and _settled(collection, stray):
             joined.add(stray.row.rid)
             await _merge(collection, home, stray, item)
-        elif await _join(collection, (stray, home), None if overtaken else item, began, joins):
+            continue
+        pair = stray.row.rid, home.row.key or b""
+        if await join_shown(collection, pair, None if overtaken else item, began, joins):
             joined.add(stray.row.rid)
             homed.add(index)
     left = [  # others of an id join its record later, or end: alone they would outlive it
@@ -108,29 +110,28 @@ async def join_objects(
     return rows
 
 
-async def _join(
+async def join_shown(
     collection: Collection,
-    pair: tuple[OpenRow, OpenRow],
+    pair: tuple[int, bytes],
     item: AnswerObject | None,
     began: int,
     joins: Joins,
 ) -> bool:
-    """Join a record without a name to the one with the id under which an answer shows it, where
-    changes of that are in doubt. Return whether it ends with that one from now on.
+    """Join a record without a name (``pair``) to the one with the id by which an answer shows it,
+    where changes of that are in doubt. Return whether it ends with that one from now on.
 
     A change of that one that is at the application does not hinder it: then all values stay in
     doubt, and the change finds them as it is settled.
     """
-    (stray, home), state, store = pair, collection.state, collection.store
-    key, rid = home.row.key, stray.row.rid
-    for _ in range(_TRIES if key is not None else 0):
-        rows = await store.by_keys(collection.table, [key]) if key is not None else {}
+    (rid, key), state, store = pair, collection.state, collection.store
+    for _ in range(_TRIES):
+        rows = await store.by_keys(collection.table, [key])
         await state.look()
-        if key is None or key not in rows or state.ended.get(key, -1) > began:
+        if key not in rows or state.ended.get(key, -1) > began:
             return True  # it has ended meanwhile
-        if rid in state.at_work:
-            return False
-        if (at := rows[key].rid) in state.at_work:  # it is about to get its name
+        if (at := rows[key].rid) == rid or rid in state.at_work:
+            return at == rid
+        if at in state.at_work:  # it is about to get its name
             await give_way()
             continue
         locked = await state.locks.attempt(key)

@@ -9,6 +9,7 @@ A page proves less (``settle_page``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -32,7 +33,7 @@ from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import keeping
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import is_over, is_promised, is_unsure_mark, removes
-from proxy.vault.proxied.merge_duplicates import join_objects
+from proxy.vault.proxied.merge_duplicates import join_objects, join_shown
 from proxy.vault.proxied.naming import Displacement, bind_shown
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
@@ -57,15 +58,8 @@ async def reconcile_objects(
         loose = [one for one in revealed.loose if one[0] not in gone]
         pending = [one for one in revealed.pending if one[0] not in gone]
         revealed = revealed._replace(loose=loose, pending=pending)
+    joins = partial(_joins, collection)
     if revealed.loose or revealed.pending:
-
-        async def joins(
-            pair: tuple[int, int], item: AnswerObject | None, under_way: bool
-        ) -> Sequence[Change]:
-            texts = _texts_by_field(item) if item is not None else {}
-            join = Displacement(lambda _: texts, under_way=under_way)
-            return (await join.changes(collection, dict([pair])))[pair]
-
         rows[:] = await join_objects(collection, objects, revealed, began, joins)
     decided: set[int] = set()
     undecided: set[str] = set()
@@ -85,11 +79,22 @@ async def reconcile_objects(
         if isinstance(first, Bind):
             texts = _texts_by_field(item)
             done = await bind_shown(collection, outcome.changes, first, texts)
+            if not done:  # the record with the id is under change: this one would outlive it
+                await join_shown(collection, (row.row.rid, first.key), None, began, joins)
         else:
             done = await commit_settlement(collection, row.row, outcome)
         if done:
             row.live = outcome.live
     return undecided
+
+
+async def _joins(
+    collection: Collection, pair: tuple[int, int], item: AnswerObject | None, under_way: bool
+) -> Sequence[Change]:
+    """The changes that join two records, ``Joins``."""
+    texts = _texts_by_field(item) if item is not None else {}
+    join = Displacement(lambda _: texts, under_way=under_way)
+    return (await join.changes(collection, dict([pair])))[pair]
 
 
 def _gone_since(collection: Collection, objects: Sequence[AnswerObject], began: int) -> set[int]:

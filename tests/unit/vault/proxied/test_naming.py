@@ -442,6 +442,24 @@ async def test_a_lost_create_joins_its_record_while_an_update_of_that_is_under_w
     assert one.idle
 
 
+async def test_a_lost_create_that_has_got_an_id_joins_its_record_while_that_is_changed():
+    """It is the newer one, and gets the id where nobody changes the record."""
+    one = await desk("current")
+    await one.create(ANN)
+    held = {"id": 1, **await lost(one, {**ANN, "name": "Bo Alm"})}
+    read, update = await one.send("GET /p/1"), await one.send("PATCH /p/1", {"name": "Eva"})
+    assert (await read.seen(200, held))["name"] == "Bo Alm"
+    assert (await one.counts())[0] == 1
+    held |= update.json
+    assert await update.seen(200, held) == {"id": 1, **ANN, "name": "Eva"}
+    for _ in range(2):
+        await later(one)
+        assert await one.shown(held) == {"id": 1, **ANN, "name": "Eva"}
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+    assert one.idle
+
+
 @table("status", [204, 202, 422])
 async def test_a_lost_create_joins_its_record_while_a_delete_of_that_is_under_way(status):
     """It was kept on its own for good, or was dropped where the application refused."""
