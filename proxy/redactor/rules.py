@@ -132,10 +132,7 @@ class IdPlace:
 
 @dataclass(frozen=True, slots=True)
 class BodyPlace:
-    """Places of an entity's objects and fields in a body.
-
-    JSON by ``objects``, forms by ``form``; the content type decides.
-    """
+    """Places of an entity's objects and fields in a body, by its content type."""
 
     objects: Path | None  #: selects the object(s); an array there means each of its elements
     each: bool  #: the rule said ``each``: several objects, whatever the count
@@ -211,6 +208,7 @@ class OnError:
     too_large: int = 413
     field_absent: str = "count"  #: ``count`` | ``refuse``
     unknown_token: str = "leave"
+    untold_token: str = "hide"  #: ``hide`` | ``leave``
     upstream_not_2xx: str = "scan"  #: ``scan`` | ``pass``
     unreadable_answer: str = "tokens"  #: it passes unchanged; or a status, e.g. ``"502"``
     guard: str = "block"  #: ``block`` | ``report`` | ``off``

@@ -165,6 +165,7 @@ on_error:
   too_large:        413
   field_absent:     count
   unknown_token:    leave
+  untold_token:     hide
   upstream_not_2xx: scan
   guard:            block
 tests:

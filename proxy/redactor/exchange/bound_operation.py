@@ -242,7 +242,7 @@ class Notices:
 
     __slots__ = (
         *("_displaced", "_entity", "_logged", "_metrics", "_nameless", "_operation"),
-        *("_other_id", "_reads"),
+        *("_other_id", "_reads", "hides"),
     )
 
     def __init__(self, metrics: Metrics, operation: Operation) -> None:
@@ -250,6 +250,8 @@ class Notices:
         self._operation = operation.label
         self._entity = operation.entity.name
         self._reads = operation.verb is Verb.READ
+        hides = operation.endpoint.on_error.untold_token == "hide"
+        self.hides = self._reads and hides  #: whether texts that an id would tell are not shown
         self._logged: set[tuple[str, str]] = set()
         self._nameless = False  #: whether it was logged
         self._displaced = False  #: likewise
@@ -311,8 +313,9 @@ class Notices:
             self._logged.add(("untold", field))
             _log.warning(
                 "an answer shows objects without their ids, by which alone the token of the field "
-                "is told: it stays, and looks like a value; have the application answer with the "
-                "id, refuse the parameter that leaves it out, or give the field the token opaque",
+                "is told: no value is shown, or the token stays and looks like one; have the "
+                "application answer with the id, refuse the parameter that leaves it out, or give "
+                "the field the token opaque",
                 operation=self._operation,
                 entity=self._entity,
                 field=field,

@@ -7,18 +7,19 @@ field that it was made for.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import each
 from proxy.redactor import restore
 from proxy.redactor.form import write_form_value
 from proxy.redactor.message import Request
 from proxy.redactor.redact import BodyObject, Spot, query_spots
 from proxy.redactor.search.sought import SoughtValue
+from proxy.tokenization import SHAPES
 from proxy.tokenization.base import Resolution, Tokenizer
 from proxy.vault.body import tokens_of, values_in_order
 from proxy.vault.collection import Collection
@@ -230,23 +231,29 @@ def add_revealed(
             row[index] = first or second or sought.get((spot.field, spot.value.text))
 
 
-def untold(
+def hide_untold(
     collection: Collection,
     objects: Sequence[AnswerObject],
-    values: Sequence[Sequence[Value | None]],
+    values: Sequence[list[Value | None]],
+    sought: Container[_FieldToken] | None,
 ) -> set[str]:
-    """Fields of objects without ids that hold a text which the vault would tell by the id alone."""
-    missing = set[tuple[str, str]]()
-    for one, row in zip(objects, values, strict=True):
-        if one.id is None and None in row:
-            missing |= {at for at, of in zip(one.places, row, strict=True) if of is None}
-    return {name for name, text in missing if _needs_id(collection.tokenizers[name], Value(text))}
+    """Put no value in the places of objects without ids whose texts the vault would tell by the id
+    alone, and people take for values; ``sought`` ones are, ``None``: all stay. Return their fields.
+    """
+    names, shapes, pairs = set[str](), collection.shapes, zip(objects, values, strict=True)
+    for one, row in [pair for pair in pairs if pair[0].id is None and None in pair[1]]:
+        for number, (name, text) in enumerate(one.places):
+            if row[number] is None and _needs_id(collection.tokenizers[name], Value(text)):
+                names.add(name)
+                hides = sought is not None and (name, text) not in sought
+                if hides and SHAPES[shapes[name].name].looks_like:
+                    row[number] = NO_VALUE
+    return names
 
 
 def _needs_id(field: Tokenizer, token: Value) -> bool:
-    if field.resolution is Resolution.INDEXED and field.indexed(token):
-        return False
-    telling = field.resolution in (Resolution.SEALED, Resolution.CLEAR)
+    telling = field.resolution is Resolution.INDEXED and field.indexed(token)
+    telling = telling or field.resolution in (Resolution.SEALED, Resolution.CLEAR)
     return not telling and field.resembles(token.text)
 
 

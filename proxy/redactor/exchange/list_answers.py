@@ -17,7 +17,7 @@ import msgspec
 from proxy.errors import VaultError
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import LARGE, busy, give_way, run_in_thread
-from proxy.redactor.exchange.known_tokens import untold
+from proxy.redactor.exchange.known_tokens import hide_untold
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.arrays import ListRows, RowShape
@@ -74,6 +74,7 @@ class ListExchange(RuleExchange):
                 return None
             sought = self._search.values if self._search is not None else {}
             restored = _List(self._collection, plan, self.began, sought)
+            restored.hides = self._joined.notices.hides
             written = await restored.written(rows)
         except VaultError:
             return None  # its meaning is the same for any answer
@@ -247,6 +248,7 @@ class _List(ListPieces):
         #: objects that are not known by their ids, one or more: with the records of their tokens
         self.others: list[tuple[AnswerObject, OpenRow | None]] = []
         self.untold: set[str] = set()  #: fields whose tokens an id would tell that is not there
+        self.hides = True  #: whether these are not shown
 
     async def written(self, rows: ListRows) -> tuple[bytes, int] | None:
         """The body with values in place of tokens, and how many objects it has; ``None`` where it
@@ -309,7 +311,8 @@ class _List(ListPieces):
                 return False
             rest += zip(revealed.values, revealed.rows, strict=True)
             self.others.append((part[0], revealed.rows[0]))
-            self.untold |= untold(self._collection, part, revealed.values)
+            sought = self._sought if self.hides else None
+            self.untold |= hide_untold(self._collection, part, revealed.values, sought)
             self.opened.update(dict.fromkeys(revealed.opened))
             if busy():
                 await give_way()

@@ -24,10 +24,10 @@ from proxy.redactor.exchange.known_tokens import (
     Recall,
     SearchTokens,
     add_revealed,
+    hide_untold,
     own_values,
     record_mark,
     unresolved,
-    untold,
 )
 from proxy.redactor.exchange.misfits import explained, refuse_invalid
 from proxy.redactor.exchange.settle import nothing_to_settle, settle
@@ -63,7 +63,7 @@ _SEARCHING = _READ, _DELETE = Verb.READ, Verb.DELETE  #: whose bodies are search
 
 
 class RuleExchange:
-    """Carries one request and its answer: ``redact_request`` is called once, then exactly one of
+    """Carries one request and its answer: by ``redact_request``, then exactly one of
     ``restore_response``, ``settled``, ``failed``.
     """
 
@@ -86,8 +86,7 @@ class RuleExchange:
         self._search: SearchTokens | None = None  #: its search values
         self._request: Request | None = None  #: as received
         self._revealed: Revealed | None = None  #: what its answer was restored from
-        #: whether the meaning of the answer is decided, and anything stored stands in it
-        self._settling = self._shows = False
+        self._settling = self._shows = False  #: is its answer decided; is anything stored in it
 
     def check_head(self, head: Request) -> None:
         """Raise ``VaultError`` for values in a head, before the body is sent."""
@@ -321,6 +320,9 @@ class RuleExchange:
         await self._reconcile(missing, revealed)
         certain = writing.certain(bool(revealed.loose)) if writing is not None else None
         sought = self._search.values if self._search is not None else {}
+        notices, of = self._joined.notices, self._collection
+        searched = sought if notices.hides else None
+        notices.untold(of, hide_untold(of, missing, revealed.values, searched))
         answer = (own, certain), items, revealed, sought
         if long:
             await in_thread(add_revealed, *answer)
@@ -331,8 +333,7 @@ class RuleExchange:
 
     def _lone(self) -> str | None:
         """The id of the one record that the request is about."""
-        ids = self._ids or self._keys()
-        return ids[0] if len(ids) == 1 else None
+        return ids[0] if len(ids := self._keys()) == 1 else None
 
     def _keys(self) -> list[str]:
         """The ids of the records that the request is about."""
@@ -345,9 +346,8 @@ class RuleExchange:
     async def _reconcile(self, objects: Sequence[AnswerObject], revealed: Revealed) -> None:
         notices, of = self._joined.notices, self._collection
         notices.other_id(of, objects[0], revealed.rows[0])
-        notices.untold(of, untold(of, objects, revealed.values))
         if revealed.may_decide:
-            reconciling = reconcile_objects(self._collection, objects, revealed, self.began)
+            reconciling = reconcile_objects(of, objects, revealed, self.began)
             await self._joined.decide(notices.undecided_by(reconciling))
 
     def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:

@@ -154,6 +154,8 @@ ON_ERROR = Block(
         Key("too_large", _ERROR, "a body over a limit", "413"),
         Key("field_absent", KeywordForm(("count", "refuse")), "a field that the body lacks: counted in the metrics, or the request is refused", "count"),
         Key("unknown_token", KeywordForm(("leave",)), "a look-alike of a token that resolves to nothing stays as it is", "leave"),
+        Key("untold_token", KeywordForm(("hide", "leave")), "a date, a number or a short code in an object without an id, by which alone it is told "
+            "from a value: no value is shown (`null`, an empty cell), or it stays", "hide"),
         Key("unreadable_answer", Status(400, 599, "tokens"), "an answer of success that is JSON, JSONP or a form, or says nothing of its kind, and "
             "cannot be read: another charset than UTF-8, a member that stands twice, no "
             "`Content-Type`. It passes with tokens in place, or the status is answered instead; "

@@ -11,7 +11,7 @@ from proxy.redactor.plan import make_plan
 from proxy.telemetry import logs
 from proxy.vault.expiry import reap
 from proxy.vault.records.history import record_versions
-from tests.support.exchanges import FORM, USUAL, Desk, desk, member_form
+from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk, member_form
 from tests.support.rules import operation_of
 from tests.support.table import table
 
@@ -259,12 +259,28 @@ async def test_a_list_without_ids_is_told_whose_dates_nobody_can_tell(shown, lin
     people = [{name: of[name] for name in shown} for of in stored]
     clear = [{name: {**ann, "id": number}[name] for name in shown} for number in (1, 2)]
     untold = shown in (["born"], ["phone"])
+    hidden = [{**of, "born": None} if "born" in of else {"phone": None} for of in people]
     for _ in range(2):
-        assert await one.shown(people, "GET /p") == (people if untold else clear)
+        assert await one.shown(people, "GET /p") == (hidden if untold else clear)
         assert (await one.shown(people[:1], "GET /p/1")) == clear[:1]
     said = [(one["field"], one["operation"], one["event"][:38]) for one in lines()[before:]]
     assert said == [(shown[0], "GET /p", "an answer shows objects without their ")] * untold
     assert (one.events["untold"] > 0) is untold
+
+
+@table(
+    ("body", "headers"),
+    [('[{"born": "%s"}]', JSON), ('{"items": [{"born": "%s"}], "more": 1}', JSON)],
+)
+@table("word", ["hide", "leave"])
+async def test_a_rule_may_show_what_the_id_alone_tells_from_a_value(word, body, headers):
+    each = "$[*]" if body[0] == "[" else "$.items[*]"
+    read = f'{{match: GET /p, read: p, response: {{each: "{each}", id: $.id}}}}'
+    one = await desk(*USUAL[:1], read, more=f"on_error: {{untold_token: {word}}}")
+    born = (await one.create({"name": "Ann", "born": "1987-04-12"}))["born"]
+    answer = (body % born).encode()
+    seen = (await (await one.send("GET /p")).answer(200, answer, headers)).body
+    assert seen == (answer if word == "leave" else answer.replace(f'"{born}"'.encode(), b"null"))
 
 
 async def test_a_copied_row_has_an_id_of_its_own(lines: Lines):

@@ -44,6 +44,15 @@ async def test_an_export_shows_the_values_of_its_columns_and_every_other_byte_st
     assert one.audit.lines[-1]["fields"] == ["born", "email", "name"]
 
 
+@table("ident", [True, False])
+async def test_an_export_shows_no_false_date_where_a_row_has_no_id(ident):
+    one = await desk(*USUAL, EXPORT)
+    ann = await one.create(ANN)
+    head, end = "ID;Born;Made\r\n", ";2020-01-01\r\n"
+    seen = await exported(one, [f"{head}{1 if ident else ''};{ann['born']}{end}".encode()])
+    assert seen.decode() == head + ("1;1931-02-27" if ident else ";") + end
+
+
 async def test_a_long_export_costs_one_read_for_each_hundred_records():
     one = await desk(*USUAL, EXPORT)
     ann = await one.create(ANN)

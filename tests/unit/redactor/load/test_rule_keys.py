@@ -65,6 +65,7 @@ def test_stated_defaults_are_the_real_ones():
         "too_large",
         "field_absent",
         "unknown_token",
+        "untold_token",
         "upstream_not_2xx",
     ):
         assert stated[name] == str(getattr(OnError(), name))
