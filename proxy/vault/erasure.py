@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value, is_collected
 from proxy.offload import busy, give_way, run_in_thread
@@ -38,17 +40,17 @@ class _Mark(NamedTuple):
 
 
 async def leave_marks(
-    collection: Collection, rows: Iterable[Row], *, expired: bool = False
+    collection: Collection, rows: Iterable[Row], *, over: bool = False
 ) -> list[Change]:
     """The changes that leave a mark of each of these records, which end in the same commit.
 
-    None of one that does not open, or has no token. ``expired``: their time is over. Such records
-    are many, so only those with a token that people take for a value leave a mark, for as long
-    again as they were there.
+    None of one that does not open, or has no token. ``over``: their time is, or that of a create
+    which no answer has shown. Such records are many, so only those with a token that people take
+    for a value leave a mark; what expires does so for as long again as it was there.
     """
     marks: list[_Mark] = []
     for row in rows:
-        mark = await _mark(collection, row, expired=expired)
+        mark = await _mark(collection, row, over=over)
         marks += [] if mark is None else [mark]
         if busy():
             await give_way()
@@ -65,7 +67,7 @@ async def leave_marks(
     return changes
 
 
-async def _mark(collection: Collection, row: Row, *, expired: bool) -> _Mark | None:
+async def _mark(collection: Collection, row: Row, *, over: bool) -> _Mark | None:
     if row.updated_at >= ERASED_AT:
         return None
     try:
@@ -85,7 +87,7 @@ async def _mark(collection: Collection, row: Row, *, expired: bool) -> _Mark | N
     if not left or owner is None:
         return None
     tokenizers = collection.state.hosted.get(owner, collection.tokenizers)
-    if expired and not _mistakable(tokenizers, left):
+    if over and not _mistakable(tokenizers, left):
         return None
     if ident is not None:
         left[RECORD_ID] = erased((TokenizedValue(0, "", True, ident, False),))
@@ -97,9 +99,11 @@ async def _mark(collection: Collection, row: Row, *, expired: bool) -> _Mark | N
             for one in values
             if name == RECORD_ID or (tokenizer is not None and _tells(tokenizer, one.stands_for))
         ]
+    if not hashes:  # nothing would lead to it
+        return None
     lasts = _LASTS
-    if expired:
-        lasts = min(lasts, (row.expires_at or 0) - row.created_at)
+    if over and row.expires_at is not None:
+        lasts = min(lasts, row.expires_at - row.created_at)
     return _Mark(_row(collection, RecordBody(earlier=left), lasts), hashes)
 
 
@@ -111,6 +115,20 @@ def _mistakable(tokenizers: Mapping[str, Tokenizer], fields: TokenizedFields) ->
         for name, values in fields.items()
         for one in values
     )
+
+
+def without_values(
+    collection: Collection, content: RecordBody, ended: Iterable[RecordBody]
+) -> RecordBody:
+    """A version with marks of the tokens that ended ones alone have, and people take for values."""
+    earlier, own = dict(content.earlier), content.value_tokens()
+    for version in ended:
+        for name, values in version.values.items():
+            left = tuple([one for one in values if (name, one.token) not in own])
+            if left and _mistakable(collection.tokenizers, {name: left}):
+                own.update((name, one.token) for one in left)
+                earlier[name] = erased((*earlier.get(name, ()), *left))
+    return replace(content, earlier=earlier)
 
 
 def _tells(tokenizer: Tokenizer, token: Value) -> bool:
@@ -142,25 +160,41 @@ def _row(collection: Collection, content: RecordBody, lasts: int) -> Row:
     return Row(rid, None, statement, state, 1, now, ERASED_AT, end, salt, body, cells)
 
 
+async def with_expired(
+    collection: Collection,
+    of_ids: Mapping[str | None, bytes],
+    hits: Mapping[bytes, tuple[int, ...]],
+) -> dict[bytes, tuple[int, ...]]:
+    """The records of hashes (``hits``) of ids, with those that have expired and are still there."""
+    digests = {collection.key_hash(ident): at for ident, at in of_ids.items() if ident is not None}
+    rows = await collection.store.by_keys(collection.table, list(digests)) if digests else {}
+    expired = [(digests[key], row.rid) for key, row in rows.items() if not collection.alive(row)]
+    return {digest: (*hits.get(digest, ()), rid) for digest, rid in expired}
+
+
 async def tokens_of_marks(
     collection: Collection, rids: Sequence[int]
 ) -> dict[int, frozenset[FieldToken]]:
-    """The tokens of those of these rows that are marks."""
+    """The tokens of those of these rows that are marks, or that have expired and will be ones."""
     rows = await collection.store.rows(collection.table, rids) if rids else {}
     tokens: dict[int, frozenset[FieldToken]] = {}
     for rid, row in rows.items():
-        if row.updated_at < ERASED_AT or (row.expires_at or 0) <= collection.clock():
+        is_mark, ended = row.updated_at >= ERASED_AT, (row.expires_at or 0) <= collection.clock()
+        if is_mark is ended:
             continue
         long = len(row.body) > LONG
         try:
-            content, _ = await run_in_thread(long, collection.sealer.open_with_key, row)
+            content, key = await run_in_thread(long, collection.sealer.open_with_key, row)
+            versions = [content] if is_mark else await collection.versions(row)
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise
             collection.observe("unopenable")
             continue
-        named = content.earlier.items()
-        tokens[rid] = frozenset((name, one.token) for name, values in named for one in values)
+        pairs = [pair for version in versions for pair in stored_values(version).items()]
+        own = {(name, one.token) for name, values in pairs for one in values}
+        ident = None if is_mark else _owner(collection, key)[1]
+        tokens[rid] = frozenset(own if ident is None else {*own, (RECORD_ID, ident)})
         if busy():
             await give_way()
     return tokens

@@ -49,7 +49,7 @@ async def _expire(collection: Collection, rids: Sequence[int]) -> int:
             if not collection.alive(row) and await may_end(collection, row)
         ]
         if due:
-            marks = await leave_marks(collection, due, expired=True)
+            marks = await leave_marks(collection, due, over=True)
             changes: list[Change] = [*(Remove(row.rid) for row in due), *marks]
             await collection.store.commit(collection.table, changes)
         return len(due)
@@ -81,14 +81,15 @@ async def reap(collection: Collection, keep: int) -> int:
         rows, staged = await collection.store.unsettled(collection.table, before, _BATCH)
         await collection.state.look()
         flight = collection.state.at_work
-        gone = {row.rid for row in rows if row.rid not in flight and await may_end(collection, row)}
+        ended = [row for row in rows if row.rid not in flight and await may_end(collection, row)]
+        gone = {row.rid for row in ended}
         changes: list[Change] = [Remove(rid, keep_past=True) for rid in sorted(gone)]
         waiting = [
             one for one in staged if not (one.sid in flight or one.rid in flight or one.rid in gone)
         ]
-        ended = await overdue(collection, waiting)
-        waiting = [change for change in waiting if change.sid not in ended]
-        dropped = await _drop(collection, waiting, changes)
+        carried_out = await overdue(collection, waiting)
+        waiting = [change for change in waiting if change.sid not in carried_out]
+        dropped = await _drop(collection, waiting, changes, ended)
         if not dropped:
             break
         reaped += dropped
@@ -97,8 +98,13 @@ async def reap(collection: Collection, keep: int) -> int:
     return reaped
 
 
-async def _drop(collection: Collection, waiting: Sequence[Staged], changes: list[Change]) -> int:
-    """Commit these changes, and drop the staged ones; the number of both."""
+async def _drop(
+    collection: Collection, waiting: Sequence[Staged], changes: list[Change], ended: Sequence[Row]
+) -> int:
+    """Commit these changes, and drop the staged ones; the number of both.
+
+    ``ended``: the records that end by the changes. The application may have them.
+    """
     settled: dict[int, list[Staged]] = {}
     for one in waiting:
         settled.setdefault(one.rid, []).append(one)
@@ -119,7 +125,8 @@ async def _drop(collection: Collection, waiting: Sequence[Staged], changes: list
             dropped += len(genuine) if more else 0
             changes += more
         if changes:
-            await collection.store.commit(collection.table, changes)
+            marks = await leave_marks(collection, ended, over=True)
+            await collection.store.commit(collection.table, [*changes, *marks])
     except Conflict:
         return 0  # an answer has settled one of them meanwhile
     finally:
@@ -135,7 +142,7 @@ async def _without(collection: Collection, row: Row, sids: set[int]) -> list[Cha
         _, key = collection.sealer.open_with_key(row)
         if row.key is not None and row.key not in either((collection.key_hash(key or ""),)):
             raise Tampered
-        ended = await unneeded(collection, row, sids)
+        ended = await unneeded(collection, row, sids, untold=True)
     except VaultError as error:
         if error.code is not Code.CANNOT_OPEN:
             raise

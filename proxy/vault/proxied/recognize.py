@@ -18,7 +18,7 @@ from proxy.vault.body import TOKEN_OF, RecordBody, next_generation
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_tokens import other_spellings
 from proxy.vault.earlier_values import RECORD_ID, keeping
-from proxy.vault.erasure import FieldToken, tokens_of_marks
+from proxy.vault.erasure import FieldToken, tokens_of_marks, with_expired, without_values
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 
 #: The number of no token of an object, but of its id.
@@ -188,6 +188,8 @@ async def by_index(
     hits = await collection.store.by_tokens(
         collection.table, list({digest for _, _, digest in missing})
     )
+    of_ids = {objects[index].id: digest for index, at, digest in missing if at == OF_ID}
+    hits = {**hits, **await with_expired(collection, of_ids, hits)}
     opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
     result.opened.update(opened)
     gone = {rid for rids in hits.values() for rid in rids} - opened.keys()
@@ -293,7 +295,12 @@ async def _by_other_spellings(
 
 
 async def unneeded(
-    collection: Collection, row: Row, settled: Some[int], left: Iterable[RecordBody] = ()
+    collection: Collection,
+    row: Row,
+    settled: Some[int],
+    left: Iterable[RecordBody] = (),
+    *,
+    untold: bool = False,
 ) -> list[Change] | None:
     """Return what goes with these settled changes of a row: index entries.
 
@@ -303,6 +310,9 @@ async def unneeded(
     A live one that stays keeps the value numbers of those that go: the application may hold a token
     of theirs all the same, and no later value may get that. Its version stays, too, for deletes
     that wait count by it. Raises ``VaultError(CANNOT_OPEN)`` where a column was changed.
+
+    ``untold``: no answer has told of those that go. Tokens of theirs that people take for a value
+    stand for none from now on.
     """
     rows = {row.rid: row}
     staged = (await collection.staged_beside(rows)).get(row.rid, ())
@@ -316,13 +326,16 @@ async def unneeded(
     ]
     gone = [current, *(content for sid, content in versions if sid in settled)]
     stay = [*(left or [current]), *(content for sid, content in versions if sid not in settled)]
-    changes: list[Change] = [*await outdated(collection, row.rid, gone, stay)]
     following = next_generation([*gone, *stay])
+    changes: list[Change] = []
     if not left and following > current.following:
         # the application may have taken what no answer told of
         numbered = keeping(collection, replace(current, following=following), gone)
+        if untold and not collection.keeps:
+            numbered = without_values(collection, numbered, gone)
+            stay = [numbered, *stay[1:]]
         changes.append(Replace(collection.same_row(row, numbered), row.version))
-    return changes
+    return [*await outdated(collection, row.rid, gone, stay), *changes]
 
 
 async def outdated(

@@ -182,6 +182,49 @@ async def test_an_expired_record_is_told_for_as_long_again_if_it_had_what_looks_
     assert await made.store.scan(made.people.table, 0, 10) == []
 
 
+async def test_an_expired_record_is_told_until_it_is_swept() -> None:
+    made = await make_bench(recipe=person(expires=1_000))
+    tokens = await add(made, "17", **ANN)
+    made.clock.advance(1_000)
+    assert await shown(made, "17", tokens) == dict.fromkeys(ANN, "")
+    assert await shown(made, "17", {"born": tokens["born"]}) == {"born": ""}
+    assert await shown(made, None, {"phone": tokens["phone"]}) == {"phone": ""}
+    # another record that has the id by now has its own
+    bo = await add(made, "18", name="Bo", phone=ANN["phone"])
+    assert await shown(made, "18", bo) == {"name": "Bo", "phone": ANN["phone"]}
+
+
+@table("engine", ["sqlite", "postgresql"])
+async def test_a_write_that_no_answer_tells_of_leaves_no_false_value(
+    engine: str, tmp_path: Path
+) -> None:
+    """The application may have taken it all the same, and show its tokens one day."""
+    sqlite = f"sqlite:///{tmp_path}/tokens.db"
+    store = await open_store(sqlite if engine == "sqlite" else fresh_address())
+    made = await make_bench(store)
+    writes = await stage_creates(made.people, [draft(**ANN), draft(born="1980-01-01")], [None] * 2)
+    await doubt(made.people, writes, answered=False)
+    lost, small = ({name: of[0].token for name, of in one.tokens.items()} for one in writes)
+    before = await add(made, "17", **ANN)
+    (held,) = await stage_updates(made.people, [("17", draft(phone="0701112233", name="Eva"))])
+    await doubt(made.people, [held], answered=False)
+    changed = {name: of[0].token for name, of in held.tokens.items()}
+    made.clock.advance(2)
+    assert await reap(made.people, 1) == 3
+    assert await shown(made, None, lost) == dict.fromkeys(ANN, "") | {"email": ANN["email"]}
+    assert await shown(made, None, {"phone": lost["phone"]}) == {"phone": ""}
+    assert await shown(made, "17", changed) == {"phone": "", "name": None}
+    assert await shown(made, "17", before) == ANN
+    assert await shown(made, "18", small) == {"born": None}, "nothing leads to it"
+    assert len(await marks(made)) == 1
+    (held,) = await stage_updates(made.people, [("17", draft(phone="0701112233"))])
+    await promote(made.people, held, {})
+    again = {"phone": held.tokens["phone"][0].token}
+    assert again["phone"] != changed["phone"]
+    assert await shown(made, "17", again) == {"phone": "0701112233"}
+    await store.close()
+
+
 async def test_a_number_is_told_in_other_spellings() -> None:
     made = await make_bench()
     phone = (await add(made, "17", **ANN))["phone"]
