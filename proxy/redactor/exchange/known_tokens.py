@@ -242,12 +242,14 @@ def hide_untold(
     """
     names, shapes, pairs = set[str](), collection.shapes, zip(objects, values, strict=True)
     for one, row in [pair for pair in pairs if pair[0].id is None and None in pair[1]]:
-        for number, (name, text) in enumerate(one.places):
-            if row[number] is None and _needs_id(collection.tokenizers[name], Value(text)):
-                names.add(name)
-                hides = sought is not None and (name, text) not in sought
-                if hides and SHAPES[shapes[name].name].looks_like:
-                    row[number] = NO_VALUE
+        untold = [
+            (at, name, sought is not None and (name, text) not in sought)
+            for at, (name, text) in enumerate(one.places)
+            if row[at] is None and _needs_id(collection.tokenizers[name], Value(text))
+        ]
+        for at, name, hides in untold:
+            names.add(name)
+            row[at] = NO_VALUE if hides and SHAPES[shapes[name].name].looks_like else None
     return names
 
 
