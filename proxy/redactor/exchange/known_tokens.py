@@ -235,11 +235,9 @@ def hide_untold(
     collection: Collection,
     objects: Sequence[AnswerObject],
     values: Sequence[list[Value | None]],
-    sought: Container[_FieldToken] | None,
+    sought: Container[_FieldToken] | None,  # which stay; all of them
 ) -> set[str]:
-    """Put no value in the places of objects without ids whose texts the vault would tell by the id
-    alone, and people take for values; ``sought`` ones are, ``None``: all stay. Return their fields.
-    """
+    """Put no value where a missing id would tell a token from one, and return the fields."""
     names, shapes, pairs = set[str](), collection.shapes, zip(objects, values, strict=True)
     for one, row in [pair for pair in pairs if pair[0].id is None and None in pair[1]]:
         untold = [
@@ -254,9 +252,9 @@ def hide_untold(
 
 
 def _needs_id(field: Tokenizer, token: Value) -> bool:
-    telling = field.resolution is Resolution.INDEXED and field.indexed(token)
-    telling = telling or field.resolution in (Resolution.SEALED, Resolution.CLEAR)
-    return not telling and field.resembles(token.text)
+    indexed = field.resolution is Resolution.INDEXED and field.indexed(token)
+    alone = indexed or field.resolution in (Resolution.SEALED, Resolution.CLEAR)
+    return not alone and field.resembles(token.text)
 
 
 def unresolved(
