@@ -65,7 +65,7 @@ class StagedWrite(msgspec.Struct, eq=False):
 
 
 #: When a record is deleted whose delete is under way: later than any create.
-_UNDER_WAY: Final = 1 << 62
+UNDER_WAY: Final = 1 << 62
 
 #: How long a request without any answer may still be at work in the application, in milliseconds.
 RECONCILE_GRACE = 300_000
@@ -276,7 +276,7 @@ def end_unknown(collection: Collection, keys: Iterable[str], *, over: bool) -> s
     """The application deletes records that the vault does not know, or may have done so (``over``):
     a create may get such an id meanwhile. Return the ids that are under way.
     """
-    at, under_way = collection.clock() if over else _UNDER_WAY, set(keys)
+    at, under_way = collection.clock() if over else UNDER_WAY, set(keys)
     for key in under_way:
         collection.state.end(collection.key_hash(key), at)
     return set() if over else under_way

@@ -36,7 +36,7 @@ from proxy.vault.body import (
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import keeping, stored_values
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import accepting, is_over, is_unsure_mark, releasing
+from proxy.vault.proxied.binding import UNDER_WAY, accepting, is_over, is_unsure_mark, releasing
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.recognize import visible_pending
 from proxy.vault.records.attachment_metadata import adopted
@@ -127,7 +127,7 @@ async def join_shown(
     for _ in range(_TRIES):
         rows = await store.by_keys(collection.table, [key])
         await state.look()
-        if key not in rows or state.ended.get(key, -1) > began:
+        if key not in rows or began < state.ended.get(key, -1) < UNDER_WAY:
             return True  # it has ended meanwhile
         if (at := rows[key].rid) == rid or rid in state.at_work:
             return at == rid

@@ -32,7 +32,7 @@ from proxy.vault.body import (
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import keeping
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import is_over, is_promised, is_unsure_mark, removes
+from proxy.vault.proxied.binding import UNDER_WAY, is_over, is_promised, is_unsure_mark, removes
 from proxy.vault.proxied.merge_duplicates import join_objects, join_shown
 from proxy.vault.proxied.naming import Displacement, bind_shown
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
@@ -106,7 +106,7 @@ def _gone_since(collection: Collection, objects: Sequence[AnswerObject], began: 
         for at, item in enumerate(objects)
         if item.id is not None
         and any(
-            collection.state.ended.get(one, -1) > began
+            began < collection.state.ended.get(one, -1) < UNDER_WAY
             for one in either((collection.key_hash(item.id),))
         )
     }

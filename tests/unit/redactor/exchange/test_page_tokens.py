@@ -247,7 +247,7 @@ async def test_a_page_that_is_full_of_tokens_is_about_no_one_record():
     full = PAGE.format(**bo) + " ".join(f"{bo['name'][:-3]}{number:03}" for number in range(600))
     one.store.calls.clear()
     assert await card(one, full) == full
-    assert len(one.store.calls) <= 5
+    assert len(one.store.calls) <= 6
 
 
 # ------------------------------------------------------------------ updates in doubt
@@ -369,7 +369,9 @@ async def test_no_error_and_no_word_of_the_caller_settles_it():
     await card(one, PAGE.format(**new), f"/card/1?{member_form(**new).decode()}")
     await later(one)
     assert (await one.counts())[2] == 0
-    assert await card(one, PAGE.format(**new), "/card/1") == PAGE.format(**new)
+    # the date of what nobody told of looks like one
+    ended = PAGE.format(**{**new, "born": ""})
+    assert await card(one, PAGE.format(**new), "/card/1") == ended
 
 
 async def test_a_page_that_was_asked_for_before_settles_nothing():
