@@ -208,10 +208,10 @@ class OnError:
     too_large: int = 413
     field_absent: str = "count"  #: ``count`` | ``refuse``
     unknown_token: str = "leave"
-    untold_token: str = "hide"  #: ``hide`` | ``leave``
     upstream_not_2xx: str = "scan"  #: ``scan`` | ``pass``
     unreadable_answer: str = "tokens"  #: it passes unchanged; or a status, e.g. ``"502"``
     guard: str = "block"  #: ``block`` | ``report`` | ``off``
+    untold_token: str = "hide"  #: ``hide`` | ``leave``
 
 
 @dataclass(frozen=True, slots=True)
