@@ -83,6 +83,10 @@ async def join_objects(
             if current is None or (item.id is not None and current.row.key is not None):
                 rows[index] = stray
             continue
+        if home.row.rid == stray.row.rid:  # it has got its name since the first look
+            rows[index] = home
+            homed.add(index)
+            continue
         overtaken = began < max(home.row.updated_at, stray.row.updated_at)
         if not (overtaken or collection.keeps or _are_one(collection, home, stray, item)):
             rows[index] = stray  # the application has given the name to another record
@@ -129,8 +133,10 @@ async def join_shown(
         await state.look()
         if key not in rows or began < state.ended.get(key, -1) < UNDER_WAY:
             return True  # it has ended meanwhile
-        if (at := rows[key].rid) == rid or rid in state.at_work:
-            return at == rid
+        if (at := rows[key].rid) == rid:
+            return True  # it has got that name itself
+        if rid in state.at_work:
+            return False
         if at in state.at_work:  # it is about to get its name
             await give_way()
             continue

@@ -221,6 +221,26 @@ async def test_a_newer_record_without_a_name_is_joined_where_the_object_shows_bo
     assert (await bench.people.by_key(["17"]))["17"].rid == named.rid
 
 
+@table("ago", [0, 9])
+@table("keeps", [False, True])
+async def test_a_create_that_gets_its_name_between_two_looks_is_not_taken_for_two(
+    ago: int, keeps: bool
+) -> None:
+    """The first look finds it without a name, the second under its id: joined with itself it would
+    be gone.
+    """
+    bench = await make_bench(recipe=person()._replace(keeps=keeps))
+    held = (await stage_creates(bench.people, [draft(**ANN)], [None]))[0]
+    shown = [AnswerObject("1", tuple(all_of(held)))]
+    bench.clock.advance(1)
+    revealed = await reveal_objects(bench.people, shown)
+    await bind(bench.people, [(held, "1")])
+    bench.clock.advance(5)
+    await reconcile_objects(bench.people, shown, revealed, bench.clock() - ago)
+    assert await states(bench) == (1, 0, 0)
+    assert await show(bench, "1", *all_of(held)) == list(ANN.values())
+
+
 async def test_what_is_under_way_is_left_alone() -> None:
     bench = await make_bench()
     first = (await stage_creates(bench.people, [draft(**ANN)], [None]))[0]
