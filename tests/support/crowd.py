@@ -325,13 +325,17 @@ class Crowd:
         self.known.update(self.application.records)
         self.every.update(self.application.records)  # some were made after the callers had gone
         for record in listed["items"]:
-            log = f"life {self.installation.lives}:\n{self.installation.log[-3000:].decode()}"
-            assert not faults(record), f"{faults(record)}\n{self.told(record['id'])}\n{log}"
+            assert not faults(record), f"{faults(record)}\n{self.told(record['id'])}\n{self._log()}"
         for ident in random.sample(sorted(self.every), min(sample, len(self.every))):
             status, seen = await self.ask("GET", f"/people/{ident}")
             assert status == (200 if ident in self.application.records else 404)
             assert status == 404 or not faults(seen), f"{faults(seen)}\n{self.told(ident)}"
         self._compare()
+
+    def _log(self) -> str:
+        """The end of the log of this life, where it is one of a process."""
+        one: Installation | None = self.installation
+        return "" if one is None else f"life {one.lives}:\n{one.log[-3000:].decode()}"
 
     def _compare(self) -> None:
         """What was acknowledged stands in the application, unless something sent later does."""
