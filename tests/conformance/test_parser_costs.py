@@ -232,8 +232,9 @@ def _table(text: str) -> object:
 def _segment(text: str) -> None:
     found = path_template.parse_template("/" + text)
     path_template.overlaps(found, path_template.parse_template("/" + text[::-1]))
-    for segment in found.segments:
-        segment.regex().fullmatch(_bytes(text))
+    for segment in found.segments:  # an expression is made of those with text and placeholders
+        if segment.kind is path_template.SegmentKind.MIXED:
+            segment.regex().fullmatch(_bytes(text))
 
 
 def _glob(text: str) -> None:
