@@ -140,7 +140,9 @@ async def cookie_token(collection: Collection, field: str, text: str) -> str:
 class Recall:
     """The values of all tokens that a request wrote, before and after it."""
 
-    __slots__ = ("_by_record", "_collection", "_owners", "_repeated", "_sealed", "_writes")
+    __slots__ = (
+        *("_by_record", "_collection", "_owned", "_owners", "_repeated", "_sealed", "_writes"),
+    )
 
     def __init__(self, collection: Collection, writes: Sequence[StagedWrite]) -> None:
         self._collection = collection
@@ -149,14 +151,12 @@ class Recall:
         self._repeated: list[dict[tuple[str, str], Iterator[Value]]] = []
         self._sealed: dict[_FieldToken, Value] = {}
         self._owners: dict[_FieldToken, int] = {}
+        self._owned = set[str]()  #: the fields of these
 
     def rows(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
-        """For every place of every object the value of its token; ``None`` where it is not known
-        here.
-        """
-        writes = self._writes
+        """For each place of each object the value of its token; ``None`` if not known here."""
         self._index()
-        keys = {one.key: index for index, one in enumerate(writes) if one.key is not None}
+        keys = {one.key: index for index, one in enumerate(self._writes) if one.key is not None}
         return [self._row(item, self._owner(item, keys, len(items))) for item in items]
 
     def _index(self) -> None:
@@ -175,6 +175,7 @@ class Recall:
                 tokens = {(name, token): value for token, value in by_field.get(name, {}).items()}
                 self._sealed.update(tokens)
                 self._owners.update(dict.fromkeys(tokens, index))
+                self._owned.update([name] if tokens else ())
 
     def _owner(self, item: BodyObject, keys: dict[str, int], count: int) -> int | None:
         """Return the record of an object: by id, by tokens of one record, or both are alone."""
@@ -184,7 +185,7 @@ class Recall:
         if item.id is not None and item.id in keys:
             index = keys[item.id]
             # none of its tokens, but others: a create that has changed nothing of what was there
-            sent = {name for name, _ in owners} & self._by_record[index].keys()
+            sent = self._owned & self._by_record[index].keys()
             other = index not in claimed and any(name in sent for name, _ in places)
             return None if other and self._writes[index].live is None else index
         if len(claimed) == 1:
