@@ -7,7 +7,7 @@ exchange belongs to one connection: where that breaks, the owner leaves it in do
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from proxy.clock import Clock
 from proxy.errors import Code, VaultError
@@ -38,9 +38,6 @@ from proxy.redactor.exchange.wire import (
 from proxy.redactor.message import RawHeaders, is_patch
 from proxy.redactor.rules import Endpoint, Match, RuleSet, Verb
 from proxy.redactor.views import View
-
-_BODILESS: Final = frozenset({204, 205, 304})
-_SWITCHING: Final = 101
 
 
 class FrontRules(CurrentRules[FrontRuntime]):
