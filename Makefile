@@ -37,7 +37,7 @@ PEERS_STAMP   := $(PEERS)/.installed
 SCAN_STAMP    := $(SCAN)/.installed
 BEFORE_STAMP  := $(BEFORE)/.installed
 
-.PHONY: help install demo native test explore guides soak check aiohttp fuzz bench dist chart sbom openapi viewer lock clean
+.PHONY: help install demo native test explore guides soak upgrade check aiohttp fuzz bench dist chart sbom openapi viewer lock clean
 
 help:  ## show this list
 	@echo "make <target>, where <target> is one of:"
@@ -64,6 +64,9 @@ guides: $(DEV_STAMP)  ## follow every guide with its real application, Directus 
 
 soak: $(DEV_STAMP)  ## mixed load with key rotation, reloads, backups and restarts (MINUTES=30; REPLICAS=yes: two instances on PostgreSQL); ends with status 1 on a fault or on growth
 	@PYTHONPATH=. $(BIN)/python -m tests.support.soak $(or $(MINUTES),30) $(if $(REPLICAS),replicas)
+
+upgrade: $(DEV_STAMP)  ## an earlier version (FROM=revision) serves people and is replaced by this one, on one machine and, two at once, on PostgreSQL; ends with status 1 on a wrong answer
+	@PYTHONPATH=. $(BIN)/python -m tests.support.upgrade $(FROM)
 
 check: $(DEV_STAMP)  ## lint, format, types, import directions and the architecture tests
 	@$(BIN)/ruff check $(CODE)
