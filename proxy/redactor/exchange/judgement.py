@@ -26,15 +26,38 @@ from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 MOST: Final = 65_536
 #: Members of which any content is a mistake, those that are false after one, and those that hold
 #: a status, in whatever letter case.
-_MISTAKES = frozenset(("errors", "error"))
+_MISTAKES = frozenset(
+    ("errors", "error", "errorcode", "error_code", "errcode", "errno", "exception")
+)
+_NO_MISTAKES = (None, False, "", "0", [], {})
 _VERDICTS = frozenset(("success", "issuccess", "is_success", "succeeded", "ok"))
 _CODES = frozenset(("status", "code", "statuscode", "status_code"))
 _STATUSES = frozenset(("error", "errors", "fail", "failed", "failure"))  #: of JSend, and others
+#: How many records a database changed, as applications pass that on; and words that say so only
+#: where nothing else stands beside them, which a record would have.
+_COUNTS = frozenset(
+    "deletedcount deleted_count removedcount matchedcount matched_count modifiedcount "
+    "modified_count updatedcount updated_count affected affectedrows affected_rows rowsaffected "
+    "rows_affected rowcount row_count numaffected numremoved nmodified nremoved".split()
+)
+_LONE_COUNTS = frozenset(("count", "n", "changes", "deleted", "updated", "removed", "modified"))
+_BESIDE = frozenset(
+    "acknowledged upsertedid upsertedcount insertid lastinsertid lastinsertrowid raw ok message "
+    "msg optime electionid operationtime $clustertime".split()
+)
 #: Members that may as well be a record's own, where one of the other names shows that it is one.
 _SAID = _CODES | {"result"}
 _IDS = frozenset(("id", "_id", "pk", "uuid"))
 #: What JSON has that says one of these; an answer without it, as nearly all are, is not read.
-HINT: Final = re.compile(rb'"(?:error|ok"|(?:is_?)?succe|fail|status|code")', re.IGNORECASE)
+HINT: Final = re.compile(
+    rb'"(?:err|exception"|ok"|(?:is_?)?succe|fail|status|code"|[a-z_]*errors"|(?:[a-z_]+count'
+    rb"|count|n|result|changes|(?:rows_?)?affected(?:_?rows)?|num(?:affected|removed)|nmodified"
+    rb'|nremoved|deleted|updated|removed|modified)"\s*:\s*(?:0|false))',
+    re.IGNORECASE,
+)
+#: What is answered in place of a record that was not found (``findOneAndUpdate``, ``[0]`` rows), and
+#: by some after a success.
+_NOTHING: Final = re.compile(rb'\s*(?:null|false|0|""|\[\s*(?:0|null|false)?\s*\])\s*')
 #: Types of answers whose application has not said that they are JSON.
 _UNNAMED: Final = (b"text/html", b"text/plain", b"text/javascript")
 _TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -57,16 +80,32 @@ def tells_refusal(body: bytes) -> bool:
 
     That is an ``errors`` or ``error`` that is not empty, a ``success`` or ``ok`` that is false, or
     a ``status``, ``code`` or ``result`` of ``error`` or ``fail``, or a status of HTTP from 400 on,
-    each in whatever letter case. What shows an id is a record: the status is its own.
+    each in whatever letter case; or that no record was changed. What shows an id is a record: the
+    status is its own.
     """
+    return any(_told(body))
+
+
+def _told(body: bytes) -> tuple[bool, bool]:
+    """Whether it says that, and whether it says no more than that no record was changed."""
     if HINT.search(body) is None:
-        return False
+        return False, False
     try:
         top = {name.lower(): raw for name, raw in _TOP.decode(unwrapped(body) or body).items()}
         own = not _IDS.isdisjoint(top)
-        return any(_is_refusal(*one) for one in top.items() if not (own and one[0] in _SAID))
+        refused = any(_is_refusal(*one) for one in top.items() if not (own and one[0] in _SAID))
+        return refused, not own and not refused and _counts_none(top)
     except (msgspec.DecodeError, RecursionError):
-        return False  # no object, or none that can be read
+        return False, False  # no object, or none that can be read
+
+
+def _counts_none(top: dict[str, msgspec.Raw]) -> bool:
+    """Whether each count of changed records among these members is zero."""
+    counts = _COUNTS & top.keys()
+    if not top.keys() - _COUNTS - _LONE_COUNTS - _BESIDE:
+        counts |= _LONE_COUNTS & top.keys()
+    said = [msgspec.json.decode(top[name]) for name in counts]
+    return bool(said) and all(one == 0 and one is not None for one in said)
 
 
 #: Types of GraphQL that are results of a failure, and members that say nothing of a change.
@@ -87,7 +126,7 @@ def verdict(values: Sequence[Any]) -> bool | None:
             waiting += value
         elif not isinstance(value, dict):
             changed |= bool(value)
-        elif tells_refusal(msgspec.json.encode(value)) or _lists_mistakes(value):
+        elif _told(msgspec.json.encode(value))[0] or _lists_mistakes(value):
             return False
         else:
             changed |= any(bool(one) and name.lower() not in _WORDS for name, one in value.items())
@@ -106,13 +145,15 @@ def _lists_mistakes(value: dict[str, Any]) -> bool:
 def _is_refusal(name: str, raw: msgspec.Raw) -> bool:
     """Whether a member of this name, in small letters, says with this JSON that it is a refusal."""
     if name in _MISTAKES:
-        return bool(msgspec.json.decode(raw))
+        return msgspec.json.decode(raw) not in _NO_MISTAKES
+    if name.endswith("errors"):  # validationErrors; a number is a record's own
+        return isinstance(of := msgspec.json.decode(raw), dict | list) and bool(of)
     if name in _VERDICTS:
         return msgspec.json.decode(raw) in (False, 0, "false", "False")
     said = msgspec.json.decode(raw) if name in _CODES or name == "result" else None
     if isinstance(said, str):
         return said.lower() in _STATUSES
-    return type(said) is int and 400 <= said < 600 and name in _CODES
+    return said is False or (type(said) is int and 400 <= said < 600 and name in _CODES)
 
 
 def may_tell(headers: RawHeaders) -> bool:
@@ -133,10 +174,16 @@ async def declines(
     """Whether an answer of success tells of a refusal, and names nothing that was done.
 
     A new record that it names was created; of a change of several records, those that it names
-    were changed.
+    were changed. ``writing`` is told where nothing of that can be told.
     """
+    if writing is None:
+        return False
     long = len(answer.body) > SMALL and is_long(answer.body)
-    if writing is None or not await run_in_thread(long, tells_refusal, answer.body):
+    refused, unchanged = await run_in_thread(long, _told, answer.body)
+    changed = operation.verb is Verb.UPDATE
+    # some databases count no record either that had these values before
+    writing.untold = _NOTHING.fullmatch(answer.body) is not None or (unchanged and changed)
+    if not refused and (changed or not unchanged):
         return False
     create, writes = operation.verb is Verb.CREATE, writing.writes
     several = max(len(writes), len(writing.named)) > 1

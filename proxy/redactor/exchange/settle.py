@@ -55,7 +55,7 @@ def settle(
         complete = operation.response.complete
         if (several and not complete) or names_ids(operation):
             return _settle_several(writing, operation, answer)
-        if not complete and shows_nothing(operation.response, *answer[:2]):
+        if not complete and (writing.untold or shows_nothing(operation.response, *answer[:2])):
             return settle_unshown(writing, operation, answer)
     return _settle(writing, operation, outcome, answer, written)
 

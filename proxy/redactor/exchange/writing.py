@@ -48,7 +48,7 @@ class Writing:
         self.writes: list[StagedWrite] = []
         #: how the application names the one record, where the request spelled it otherwise
         self.renamed: str | None = None
-        self._shared = self._ended = False
+        self._shared = self._ended = self.untold = False
         self.named: Sequence[str] = ()  #: the ids of a delete
         self._unknown = set[str]()  #: of these, those that the vault did not know
 

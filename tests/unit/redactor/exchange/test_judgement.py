@@ -32,7 +32,28 @@ REFUSALS: tuple[dict[str, Any], ...] = (
     {"success": "false"},
     {"isSuccess": False},
     {"result": "error"},
+    {"result": False},
+    {"status": False, "message": "no"},
+    {"errorCode": "LOCKED", "errorMessage": "no"},
+    {"errno": 1062},
+    {"exception": "NotFound", "message": "no"},
+    {"validationErrors": [{"name": "too short"}]},
 )
+#: Results of databases, as applications pass them on: no record was changed.
+UNCHANGED: tuple[dict[str, Any], ...] = (
+    {"acknowledged": True, "deletedCount": 0},
+    {"acknowledged": True, "matchedCount": 0, "modifiedCount": 0, "upsertedId": None},
+    {"n": 0, "ok": 1, "nModified": 0},
+    {"affectedRows": 0, "changedRows": 0, "insertId": 0, "serverStatus": 2},
+    {"affected": 0, "raw": []},
+    {"command": "DELETE", "rowCount": 0, "rows": []},
+    {"changes": 0, "lastInsertRowid": 0},
+    {"count": 0},
+    {"deleted": False},
+    {"updated": 0, "message": "nothing"},
+)
+#: What may be said in place of a record that was not found, or after a success.
+NOTHING = (b"null", b"false", b"0", b" [0]\n", b"[]", b'""')
 SUCCESSES: tuple[Any, ...] = (
     {},
     {"ok": True},
@@ -40,6 +61,13 @@ SUCCESSES: tuple[Any, ...] = (
     {"errors": {}, "error": ""},
     {"error": False, "ok": 1},
     {"error": 0, "success": None},
+    {"errorCode": 0, "errno": "0", "exception": None, "fieldErrors": [], "loginErrors": 3},
+    {"matchedCount": 1, "modifiedCount": 0},
+    {"n": 1, "nModified": 0, "ok": 1},
+    {"name": "Bo", "deleted": False, "count": 0},  # a record's own
+    {"id": 7, "rowCount": 0, "validationErrors": []},
+    {"count": None},
+    {"deleted": True},
     {"status": "success"},
     {"id": 7, "status": "failed", "code": 450, "result": "error"},  # a record's own
     {"status": "active", "note": "error"},
@@ -55,13 +83,13 @@ SUCCESSES: tuple[Any, ...] = (
 )
 
 
-@table("body", REFUSALS)
+@table("body", [*REFUSALS, *UNCHANGED])
 def test_a_refusal_is_told_by_the_members_at_the_top(body):
     assert tells_refusal(written(body))
     assert tells_refusal(b")]}',\n" + written(body))
 
 
-@table("body", SUCCESSES)
+@table("body", [*SUCCESSES, *NOTHING])
 def test_anything_else_tells_none(body):
     assert not tells_refusal(written(body))
 
@@ -161,7 +189,34 @@ async def test_a_refusal_shows_the_caller_its_own_values():
     assert await one.counts() == (2, 0, 1)
 
 
-@table("body", REFUSALS)
+@table("body", [*UNCHANGED, *NOTHING])
+@table("took", [False, True])
+async def test_an_update_of_which_nothing_is_told_is_shown_and_keeps_what_was_before(body, took):
+    one, [stored, _] = await office()
+    call = await one.send("PATCH /p/1", BO)
+    await call.answer(200, body, JSON)
+    one.clock.advance(WEEK + 1)
+    await one.vault.maintain()
+    shown = {"id": 1, **call.json} if took else stored
+    assert (await one.shown(shown))["name"] == (BO if took else ANN)["name"]
+
+
+@table("body", NOTHING)
+@table("there", [False, True])
+async def test_a_delete_of_which_nothing_is_told_is_carried_out_unless_the_record_is_shown(
+    body, there
+):
+    one, [stored, _] = await office()
+    await (await one.send("DELETE /p/1")).answer(200, body, JSON)
+    assert await one.counts() == (2, 0, 1)
+    if there:
+        assert (await one.shown(stored))["name"] == ANN["name"]
+    one.clock.advance(WEEK + 1)
+    await one.vault.maintain()
+    assert await one.counts() == (2 if there else 1, 0, 0)
+
+
+@table("body", [*REFUSALS, *UNCHANGED])
 async def test_a_delete_is_in_doubt(body):
     one, [stored, _] = await office()
     await (await one.send("DELETE /p/1")).answer(200, body)
