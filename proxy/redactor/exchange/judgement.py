@@ -29,7 +29,7 @@ MOST: Final = 65_536
 _MISTAKES = frozenset(
     ("errors", "error", "errorcode", "error_code", "errcode", "errno", "exception")
 )
-_NO_MISTAKES = (None, False, "", "0", [], {})
+_NO_MISTAKES: tuple[Any, ...] = (None, False, "", "0", [], {})
 _VERDICTS = frozenset(("success", "issuccess", "is_success", "succeeded", "ok"))
 _CODES = frozenset(("status", "code", "statuscode", "status_code"))
 _STATUSES = frozenset(("error", "errors", "fail", "failed", "failure"))  #: of JSend, and others
@@ -55,8 +55,8 @@ HINT: Final = re.compile(
     rb'|nremoved|deleted|updated|removed|modified)"\s*:\s*(?:0|false))',
     re.IGNORECASE,
 )
-#: What is answered in place of a record that was not found (``findOneAndUpdate``, ``[0]`` rows), and
-#: by some after a success.
+#: What is answered in place of a record that was not found (``findOneAndUpdate``, ``[0]`` rows),
+#: and by some after a success.
 _NOTHING: Final = re.compile(rb'\s*(?:null|false|0|""|\[\s*(?:0|null|false)?\s*\])\s*')
 #: Types of answers whose application has not said that they are JSON.
 _UNNAMED: Final = (b"text/html", b"text/plain", b"text/javascript")
