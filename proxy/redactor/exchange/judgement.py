@@ -41,7 +41,7 @@ _COUNTS = frozenset(
     "rows_affected rowcount row_count numaffected numremoved nmodified nremoved".split()
 )
 _LONE_COUNTS = frozenset(("count", "n", "changes", "deleted", "updated", "removed", "modified"))
-_BESIDE = frozenset(
+_WITH_COUNTS = frozenset(
     "acknowledged upsertedid upsertedcount insertid lastinsertid lastinsertrowid raw ok message "
     "msg optime electionid operationtime $clustertime".split()
 )
@@ -83,10 +83,10 @@ def tells_refusal(body: bytes) -> bool:
     each in whatever letter case; or that no record was changed. What shows an id is a record: the
     status is its own.
     """
-    return any(_told(body))
+    return any(_refusal(body))
 
 
-def _told(body: bytes) -> tuple[bool, bool]:
+def _refusal(body: bytes) -> tuple[bool, bool]:
     """Whether it says that, and whether it says no more than that no record was changed."""
     if HINT.search(body) is None:
         return False, False
@@ -102,7 +102,7 @@ def _told(body: bytes) -> tuple[bool, bool]:
 def _counts_none(top: dict[str, msgspec.Raw]) -> bool:
     """Whether each count of changed records among these members is zero."""
     counts = _COUNTS & top.keys()
-    if not top.keys() - _COUNTS - _LONE_COUNTS - _BESIDE:
+    if not top.keys() - _COUNTS - _LONE_COUNTS - _WITH_COUNTS:
         counts |= _LONE_COUNTS & top.keys()
     said = [msgspec.json.decode(top[name]) for name in counts]
     return bool(said) and all(one == 0 and one is not None for one in said)
@@ -126,7 +126,7 @@ def verdict(values: Sequence[Any]) -> bool | None:
             waiting += value
         elif not isinstance(value, dict):
             changed |= bool(value)
-        elif _told(msgspec.json.encode(value))[0] or _lists_mistakes(value):
+        elif _refusal(msgspec.json.encode(value))[0] or _lists_mistakes(value):
             return False
         else:
             changed |= any(bool(one) and name.lower() not in _WORDS for name, one in value.items())
@@ -179,7 +179,7 @@ async def declines(
     if writing is None:
         return False
     long = len(answer.body) > SMALL and is_long(answer.body)
-    refused, unchanged = await run_in_thread(long, _told, answer.body)
+    refused, unchanged = await run_in_thread(long, _refusal, answer.body)
     changed = operation.verb is Verb.UPDATE
     # some databases count no record either that had these values before
     writing.untold = _NOTHING.fullmatch(answer.body) is not None or (unchanged and changed)
