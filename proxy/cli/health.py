@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import urllib.parse
+from collections.abc import Iterator
 from typing import Any, Final
 
 from proxy.cli import command
@@ -13,6 +14,8 @@ from proxy.config import load_settings
 from proxy.config.settings import ListenAddress
 from proxy.errors import Code, VaultError
 
+#: Of an answer, as much is read: more than all checks with their faults.
+_LONGEST: Final = 65_536
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised here, not listened at
 
 
@@ -55,6 +58,7 @@ def probe(url: str, timeout: float) -> tuple[int | None, str]:
     try:
         connection.request("GET", f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}")
         answer = connection.getresponse()
+        body = answer.read(_LONGEST)
     except TimeoutError:
         return None, f"no answer within {timeout:g} s"
     except OSError as error:
@@ -69,7 +73,16 @@ def probe(url: str, timeout: float) -> tuple[int | None, str]:
         return None, "what answers there does not speak HTTP"
     finally:
         connection.close()
-    return answer.status, f"{answer.status} {answer.reason}"
+    return answer.status, "; ".join([f"{answer.status} {answer.reason}", *_faults(body)])
+
+
+def _faults(body: bytes) -> Iterator[str]:
+    """The checks of ``/readyz`` that are not in order; nothing of any other answer."""
+    try:
+        checks = json.loads(body)["checks"].items()
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return
+    yield from (f"{name}: {state}" for name, state in checks if state != "ok")
 
 
 def readiness(url: str) -> dict[str, Any]:

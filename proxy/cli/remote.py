@@ -28,8 +28,8 @@ CLIENT_SECRET: Final = "DOMICILE_CLIENT_SECRET"
 
 #: What to do where a command finds an instance on the vault that it was to work on.
 NAMED: Final = (
-    f"name it with --url, and its client with {CLIENT_ID} and {CLIENT_SECRET}, or set "
-    "listen.socket and restart it."
+    "name it with --url (where listen.vault is, such as http://127.0.0.1:8081), and its client "
+    f"with {CLIENT_ID} and {CLIENT_SECRET}; or set listen.socket and restart it."
 )
 
 _CHECK: Final = f"check {CLIENT_ID} and {CLIENT_SECRET}"

@@ -9,6 +9,7 @@ from proxy.model.schema import Path, PathStep, Schema, spell
 from proxy.redactor.forks import each_operation
 from proxy.redactor.load.body_places import unrestored, unseen
 from proxy.redactor.load.entities import EntityDraft, lacks_word, needs_record
+from proxy.redactor.load.objects import unshown
 from proxy.redactor.load.vault_questions import misordered, unfindable
 from proxy.redactor.load.when import are_told_apart
 from proxy.redactor.load.yaml_tree import RuleFaults
@@ -133,6 +134,8 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
             yield from _other_format(operation)
             yield from unseen(operation)
             yield from _unnamed_success(operation)
+        for operation in file.operations:
+            yield from unshown(operation)
         yield from _other_ways(file)
         yield from unfindable(every)
         yield from misordered(file.operations)

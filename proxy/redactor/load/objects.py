@@ -85,6 +85,19 @@ def _stated(section: Section, part: Operation) -> Operation:
     return replace(part, response=replace(part.response, body=None))
 
 
+def unshown(operation: Operation) -> Iterator[str]:
+    """Warn of objects that are read and stand nowhere in the answer, by their rules."""
+    for one in operation.parts:
+        asks = one.request.addressed or one.request.search is not None
+        places = one.response.body is not None or one.response.special
+        if one.verb is Verb.READ and not places and not asks and one.request.body is None:
+            yield (
+                f"{one.position}: nothing restores this {one.entity.name} of {one.label}: callers "
+                "see tokens, since no place is the usual one among several 'objects'; say where "
+                "it stands in the answer, as in response: {object: $}"
+            )
+
+
 def _check_default_ids(parts: Sequence[tuple[Section, Operation]], faults: RuleFaults) -> None:
     """Note objects that all have the ``{id}`` of the path as their id, and none says so."""
     unsaid = [(at, one) for at, one in parts if one.id is not None and "id" not in at]

@@ -257,7 +257,7 @@ def _why_not_read(operation: Operation, params: set[str]) -> str | None:
     if operation.id is None or operation.id.source is not IdSource.PATH:
         return ""
     if body is None or body.objects is None or body.each:
-        return "it answers no JSON object"
+        return "its rule names no JSON object in its answer"
     return (
         "it names places outside of the object" if body.anchored else _unfilled(operation, params)
     )

@@ -109,11 +109,13 @@ def _learn_entry(
     )
     traffic.count += 1
     note_texts(lessons, traffic, "query", parse_qsl(parts.query, keep_blank_values=True))
-    posted = request.get("postData") or {}
-    media, text = str(posted.get("mimeType", "")), str(posted.get("text") or "")
+    posted, fields = request.get("postData") or {}, _fields(request)
+    media = str(posted.get("mimeType") or fields.get("content-type", ""))
+    text = str(posted.get("text") or "")
     pairs = [(one["name"], one.get("value", "")) for one in posted.get("params") or ()]
     traffic.files |= "multipart/" in media
-    traffic.writes |= bool(pairs or text)
+    # browsers leave out the bodies of uploads
+    traffic.writes |= bool(pairs or text) or fields.get("content-length", "0") != "0"
     if "x-www-form-urlencoded" in media:
         note_texts(lessons, traffic, "form", pairs or parse_qsl(text))
     elif not learn_body(lessons, traffic, "request", text):
@@ -142,8 +144,12 @@ def _leads(response: Mapping[str, Any]) -> str:
     """The address that an answer redirects to; empty for none."""
     if not 300 <= int(response["status"]) < 304:
         return ""
-    fields = {str(one["name"]).lower(): str(one["value"]) for one in response.get("headers") or ()}
-    return fields.get("location") or str(response.get("redirectURL") or "")
+    return _fields(response).get("location") or str(response.get("redirectURL") or "")
+
+
+def _fields(message: Mapping[str, Any]) -> dict[str, str]:
+    """Its header fields, by their names in lower case."""
+    return {str(one["name"]).lower(): str(one["value"]) for one in message.get("headers") or ()}
 
 
 def learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[str, Any]) -> None:

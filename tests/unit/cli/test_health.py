@@ -51,6 +51,24 @@ def test_an_answer_of_200_is_healthy(capsys):
     assert capsys.readouterr().out == f"http://127.0.0.1:{port}/healthz?x=1: 200 OK\n"
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"checks": {"vault": "ok", "rules": "stale: a fault"}}', "; rules: stale: a fault"),
+        (b'{"checks": {"vault": "ok"}}', ""),
+        (b'{"checks": ["vault"]}', ""),
+        (b"[1]", ""),
+        (b"well", ""),
+    ],
+)
+def test_checks_that_are_not_in_order_are_told(body, told, capsys):
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with answering(head + body) as (port, _):
+        url = f"http://127.0.0.1:{port}/readyz"
+        assert main(["health", "--timeout", "60", "--url", url]) == 0
+    assert capsys.readouterr().out == f"{url}: 200 OK{told}\n"
+
+
 @pytest.mark.parametrize("status", [b"503 Service Unavailable", b"404 Not Found", b"302 Found"])
 def test_any_other_answer_is_not(status, capsys):
     with answering(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n") as (port, _):

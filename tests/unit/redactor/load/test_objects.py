@@ -36,6 +36,26 @@ def test_what_may_write_counts_as_a_write():
     assert all(one.endpoint is operation.endpoint for one in operation.parts)
 
 
+@table(
+    ("said", "told"),
+    [
+        ("", ["nothing restores this note of GET /n/{id}"]),
+        (", response: {id: $.id}", ["nothing restores this note of GET /n/{id}"]),
+        (", response: {object: $}", []),
+        (", response: {scan: true}", []),
+        (", response: {restore: anywhere}", []),
+        (", query: {email: {refuse: always}}", []),
+    ],
+)
+def test_an_object_that_is_read_and_shown_nowhere_is_told(said, told):
+    rules = rules_of(
+        f'{{match: "GET /n/{{id}}", objects: [{{read: note, id: path id{said}}}, '
+        "{read: contact, response: {object: $.b, id: $.id}}]}"
+    )
+    lines = [line for line in rules.warnings if "nothing restores" in line]
+    assert [line.partition(": callers")[0].partition(": ")[2] for line in lines] == told
+
+
 ORDER = (
     '{{match: "PATCH /n/{{id}}", objects: ['
     "{{update: note, {note}request: {{object: $.a}}, response: {{object: $.a}}}}, "

@@ -370,12 +370,17 @@ def test_no_upload_is_called_free_of_values():
         entry("POST", "/contacts", {"id": 1}, {"email": ANN["email"]}),
         entry("POST", "/contacts/import", "", postData=held),
         entry("POST", "/contacts/17/photo", "", postData={"mimeType": form}),
+        # as browsers record an upload: its body is left out
+        entry(
+            "POST", "/contacts/17/documents", "", headers=[{"name": "Content-Type", "value": form}]
+        ),
+        entry("PUT", "/contacts/17/note", "", headers=[{"name": "Content-Length", "value": "218"}]),
     )
     assert "POST /contacts/import, because email suspected; a page, an export, an upload" in text
-    assert (
-        "POST /contacts/{id}/photo, because an upload; name its texts under request: multipart"
-        in text
-    )
+    for path in ("photo", "documents"):
+        because = "because an upload; name its texts under request: multipart"
+        assert f"POST /contacts/{{id}}/{path}, {because}" in text
+    assert "PUT /contacts/{id}/note, because nothing suspected, but texts are written" in text
     assert "pass: true" not in text
 
 
