@@ -18,14 +18,9 @@ from proxy.cli import command
 from proxy.cli.backend import site_address
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.health import reachable
-from proxy.cli.site import PAGING_HELP, Paging, Site
-from proxy.cli.walk import (
-    IGNORES_CONDITIONS,
-    RecordOutcome,
-    RecordWalk,
-    WalkDirection,
-    WalkOptions,
-)
+from proxy.cli.site import IGNORES_CONDITIONS, PAGING_HELP, Paging, Site
+from proxy.cli.walk import RecordWalk
+from proxy.cli.walk_state import RecordOutcome, WalkDirection, WalkOptions
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.redactor.load.sources import resolve_references

@@ -19,9 +19,19 @@ from proxy.model.schema import Path
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
+from proxy.redactor.tools.adoption_records import ReadRecord, WalkPlan
 
 #: Seconds that one answer may take.
 _ANSWER: Final = 60.0
+
+IGNORES_CONDITIONS: Final = (
+    "The application has entity tags and ignores If-Match: what somebody changes within the "
+    "milliseconds of an update may be overwritten. Walk when nobody works, or with a low --rate."
+)
+
+#: Statuses of a deleted record, and of a condition that does not hold.
+RECORD_GONE: Final = (404, 410)
+PRECONDITION_FAILED: Final = 412
 
 #: Statuses that ask for patience.
 _LATER: Final = frozenset((429, 502, 503, 504))
@@ -50,6 +60,38 @@ class Site:
             raise self._given_up(answer)
         self._waiting = False
         return answer
+
+    def page(self, plan: WalkPlan, target: str) -> HttpAnswer:
+        """The page of the list at this address."""
+        answer = self.read(target)
+        if answer.status != 200:
+            raise failure_of(self, plan.listing.operation.label, answer, lists=True)
+        return answer
+
+    def record(self, plan: WalkPlan, ident: str) -> tuple[ReadRecord, str] | None:
+        """A record at its own address, with its entity tag; ``None`` where it is gone."""
+        answer = self.read(plan.read_target(ident))
+        if answer.status in RECORD_GONE:
+            return None
+        if answer.status != 200:
+            raise failure_of(self, plan.reading.operation.label, answer)
+        return plan.reading.record(ident, answer.body), answer.tag
+
+    def heeds_conditions(self, plan: WalkPlan, ident: str) -> bool | None:
+        """Whether this side refuses an update on the condition of a tag that a record had.
+
+        The update changes nothing. ``None``: the record has no strong tag.
+        """
+        read = self.record(plan, ident)
+        if read is None or not read[1]:
+            return None
+        body = plan.unchanging_body(read[0])
+        headers = {"Content-Type": plan.content_type, "If-Match": earlier_tag(read[1])}
+        answer = self.write(plan.method, plan.update_target(ident), body, headers)
+        heeds = answer is not None and answer.status == PRECONDITION_FAILED
+        if not heeds:
+            print(IGNORES_CONDITIONS, file=sys.stderr)
+        return heeds
 
     def _tell_waiting(self, answer: HttpAnswer | None) -> None:
         """Say once that this side is waited for; of all threads one does."""
@@ -266,7 +308,7 @@ class PageTrail:
     def enter(self, target: str) -> None:
         """Raises ``VaultError(BAD_RULES)`` for a page that was read before."""
         if target in self._targets:
-            raise self._fault(f"{target} leads to itself, or back to itself, by its next pages")
+            raise self.fault(f"{target} leads to itself, or back to itself, by its next pages")
         self._targets.add(target)
 
     def is_end(self, ids: list[str], done: int) -> bool:
@@ -278,13 +320,23 @@ class PageTrail:
         repeats = self._paging.counted and bool(ids) and ids == self._ids
         self._ids = ids
         if repeats and done <= self._paging.step(len(ids)):
-            raise self._fault(
+            raise self.fault(
                 "the second page has the records of the first one, so the list does not heed "
                 f"--pages {self._paging.text}; if one answer has all, write --pages whole"
             )
         return repeats
 
-    def _fault(self, text: str) -> VaultError:
+    def refuse_endless(self, target: str, answer: HttpAnswer, count: int) -> None:
+        """A list that does not say how it continues may continue all the same."""
+        paging = self._paging
+        if not paging.is_conclusive(answer) and paging.following(target, answer, 1, count) is None:
+            raise self.fault(
+                f"nothing in the answer to {target} leads to another page, and nothing says that "
+                f"it has all records; say how its pages follow with --pages: {PAGING_HELP}"
+            )
+
+    def fault(self, text: str) -> VaultError:
+        """The fault of a list, under the name of its operation."""
         return VaultError(Code.BAD_RULES, f"{self._label}: {text}.")
 
 

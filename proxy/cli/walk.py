@@ -1,21 +1,18 @@
 """The walk that ``domicile adopt`` and ``domicile release`` share: an application's own list.
 
 The walk goes page by page, and rewrites records one by one. The application stays open: a record is
-read on both sides just before the write, which is conditional on that state, and read again
-afterwards. Concurrent changes, and records that a shifting list skips, are left to the next pass;
-the walk ends with a pass without work. So it may be killed at any moment, and the state file only
-saves time (``walk_state``).
+read just before the write, which is conditional on that state. Afterwards the page is read again on
+both sides, and alone each record that it does not show as it was sent. Concurrent changes, and
+records that a shifting list skips, are left to the next pass; the walk ends with a pass without
+work. So it may be killed at any moment, and the state file only saves time (``walk_state``).
 """
 
-import enum
 import hashlib
-import sys
 import threading
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -23,16 +20,14 @@ import msgspec
 from proxy.cli.command import Progress, write_file
 from proxy.cli.http_client import HttpAnswer
 from proxy.cli.site import (
-    PAGING_HELP,
+    PRECONDITION_FAILED,
+    RECORD_GONE,
     PageTrail,
-    Paging,
     Site,
     WriteRate,
-    earlier_tag,
-    failure_of,
     reason_of,
 )
-from proxy.cli.walk_state import read_tally
+from proxy.cli.walk_state import RecordOutcome, WalkDirection, WalkOptions, read_tally
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.tools.adoption_records import ReadRecord, RecordState, WalkPlan
 
@@ -42,10 +37,12 @@ _ATTEMPTS: Final = 8
 #: Passes after which callers evidently undo the walk.
 _PASSES: Final = 10
 
-IGNORES_CONDITIONS: Final = (
-    "The application has entity tags and ignores If-Match: what somebody changes within the "
-    "milliseconds of an update may be overwritten. Walk when nobody works, or with a low --rate."
-)
+#: Records written before they are checked: at most so many, and no more than were found right
+#: before or are written at a time, so that a harmful update meets few.
+_UNCHECKED: Final = 100
+
+#: Records that are checked one by one rather than by a page.
+_FEW: Final = 8
 
 #: Records of a first page that are all missing where the list names no ids that lead to them.
 _STRANGE: Final = 3
@@ -53,46 +50,22 @@ _STRANGE: Final = 3
 #: Refusals that are listed.
 _LISTED: Final = 20
 
-#: Statuses of a deleted record, and of one that changed since it was read.
-_GONE: Final = (404, 410)
-_PRECONDITION_FAILED: Final = 412
-_CHANGED: Final = (409, _PRECONDITION_FAILED)
-
-
-class RecordOutcome(enum.StrEnum):
-    """Outcome of the rewrite of one record."""
-
-    CONVERTED = "converted"
-    SETTLED = "settled"  #: another caller has written it since
-    GONE = "gone"  #: in the list, and not at its own address
-    REFUSED = "refused"
-    BUSY = "busy"  #: concurrent changes at each attempt
-
+#: Statuses of a record that changed since it was read.
+_CHANGED: Final = (409, PRECONDITION_FAILED)
 
 #: Outcomes after which another pass is made.
 _AGAIN: Final = {RecordOutcome.CONVERTED, RecordOutcome.BUSY, RecordOutcome.GONE}
 
 
-class WalkDirection(NamedTuple):
-    """Differences between the two commands."""
+class _Written(NamedTuple):
+    """A record whose update was accepted, as it was sent, and the tag that was its condition."""
 
-    name: str
-    todo: frozenset[RecordState]  #: states to be rewritten
-    through_proxy: bool  #: where it is written
-    #: why a record, as callers see it, must not be written
-    unfit: Callable[[ReadRecord], str] | None = None
+    record: ReadRecord
+    tag: str
 
 
-@dataclass(slots=True)
-class WalkOptions:
-    """Options of a walk."""
-
-    paging: Paging
-    rate: float | None  #: records a second
-    dry_run: bool
-    state: Path
-    parallel: int = 1  #: records processed concurrently
-    region: str = ""  #: ISO 3166 code of the country of national telephone numbers; empty: unknown
+#: A record as the application and the proxy show it, by its id.
+_PageRecords = dict[str, tuple[ReadRecord, ReadRecord | None]]
 
 
 @dataclass(slots=True)
@@ -164,57 +137,73 @@ class RecordWalk:
         first, trail = True, PageTrail(paging, self.plan.listing.operation.label)
         while target is not None:
             trail.enter(target)
-            answer = self._page(self.direct, target)
+            answer = self.direct.page(self.plan, target)
             records = self.plan.listing.records(answer.body)
             if trail.is_end([one.id for one in records], self.tally.steps):
                 break
             if first and records:
-                self._refuse_endless(target, answer, len(records))
+                trail.refuse_endless(target, answer, len(records))
             if self.tally.heeds is None and records and not self.options.dry_run:
-                self.tally.heeds = self._heeds_conditions(records[0].id)
-            page = self._page(self.proxied, target).body
-            other = {one.id: one for one in self.plan.listing.records(page)}
-            pairs = [*{one.id: (one, other.get(one.id)) for one in records}.values()]
-            while pairs and not self.tally.converted:  # a harmful write is limited to one record
-                self._look(pairs.pop(0))
-                bar.update()
-            for _ in workers.map(self._look, pairs):
-                bar.update()
+                self.tally.heeds = self.direct.heeds_conditions(self.plan, records[0].id)
+            pairs = [*self._both_sides(records, target).values()]
+            while pairs:
+                count = self._next_count()
+                part, pairs = pairs[:count], pairs[count:]
+                written = [one for one in workers.map(self._look, part) if one is not None]
+                self._check(written, target, workers)
+                bar.update(len(part))
             if first:
-                self._refuse_missing(records)
+                self._refuse_missing(records, trail)
             self.tally.steps += paging.step(len(records))
             first, target = False, paging.following(target, answer, self.tally.steps, len(records))
             if not self.options.dry_run:
                 self._write()
 
-    def _refuse_missing(self, records: Sequence[ReadRecord]) -> None:
+    def _next_count(self) -> int:
+        """The number of records to look at before a check of what was written; at first one."""
+        found_right = self.tally.converted
+        if not (found_right or self.options.dry_run):
+            return 1
+        return max(self.options.parallel, min(found_right, _UNCHECKED))
+
+    def _both_sides(self, records: Sequence[ReadRecord], target: str) -> _PageRecords:
+        """The records of a page that the application has just shown, and by the proxy, too."""
+        page = self.proxied.page(self.plan, target).body
+        other = {one.id: one for one in self.plan.listing.records(page)}
+        return {one.id: (one, other.get(one.id)) for one in records}
+
+    def _check(self, written: Sequence[_Written], target: str, workers: ThreadPoolExecutor) -> None:
+        """Judge accepted updates by their page, read once more."""
+        listed: _PageRecords = {}
+        if len(written) > _FEW:
+            page = self.direct.page(self.plan, target).body
+            listed = self._both_sides(self.plan.listing.records(page), target)
+
+        def judge(sent: _Written) -> None:
+            self._end(sent.record, self._judged(sent, *listed.get(sent.record.id, (None, None))))
+
+        deque(workers.map(judge, written), maxlen=0)
+
+    def _refuse_missing(self, records: Sequence[ReadRecord], trail: PageTrail) -> None:
         """A list of which no record is found at its own address names other ids than it should."""
         count = len(records)
         if self.options.dry_run:  # which reads few of them one by one
             records = records[:_STRANGE]
             self.missing.update(
-                _mark(one.id) for one in records if self._record(self.direct, one.id) is None
+                _mark(one.id) for one in records if self.direct.record(self.plan, one.id) is None
             )
         if len(records) >= _STRANGE and all(_mark(one.id) in self.missing for one in records):
-            raise _list_fault(
-                self,
+            raise trail.fault(
                 f"none of the {count} records of its first page is found by "
                 f"{self.plan.reading.operation.label}: the ids that the rule of the list takes "
                 "(response: {id: …}) are not those of that path, or it needs a query",
             )
 
-    def _refuse_endless(self, target: str, answer: HttpAnswer, count: int) -> None:
-        """A list that does not say how it continues may continue all the same."""
-        paging = self.options.paging
-        if not paging.is_conclusive(answer) and paging.following(target, answer, 1, count) is None:
-            raise _list_fault(
-                self,
-                f"nothing in the answer to {target} leads to another page, and nothing says that "
-                f"it has all records; say how its pages follow with --pages: {PAGING_HELP}",
-            )
+    def _look(self, pair: tuple[ReadRecord, ReadRecord | None]) -> _Written | None:
+        """Count one record of a page, as both sides show it; write it again where that is due.
 
-    def _look(self, pair: tuple[ReadRecord, ReadRecord | None]) -> None:
-        """Count one record of a page, as both sides show it; write it again where that is due."""
+        Returns what is to be checked.
+        """
         direct, proxied = pair
         todo = self.direction.todo
         state = None if proxied is None else self.plan.state(direct, proxied)
@@ -223,13 +212,13 @@ class RecordWalk:
         if vague and mark not in self._passed_over:
             examined = self._examined(direct.id)
             if isinstance(examined, RecordOutcome):
-                self._end(direct, mark, examined)
-                return
+                self._end(direct, examined)
+                return None
             state = examined
             if state not in todo:
                 self._passed_over.add(mark)
         if state is None:
-            return
+            return None
         self.unseen.difference_update([one.field for one in direct.spots])
         with self._lock:
             self.last.states[state] += 1
@@ -237,10 +226,15 @@ class RecordWalk:
                 self.refusable += self.plan.refused_values(proxied, self.options.region)
         if state in todo and not self.options.dry_run and mark not in self._passed_over:
             self._write_rate.wait()
-            self._end(direct, mark, self._convert(direct.id))
+            written = self._rewrite(direct.id, listed=True)
+            if isinstance(written, _Written):
+                return written
+            self._end(direct, written)
+        return None
 
-    def _end(self, record: ReadRecord, mark: bytes, outcome: RecordOutcome) -> None:
+    def _end(self, record: ReadRecord, outcome: RecordOutcome) -> None:
         """Count the outcome of one record. One that is deleted meanwhile is not listed again."""
+        mark = _mark(record.id)
         if outcome is RecordOutcome.GONE and mark in self.missing and not self.options.dry_run:
             label = self.plan.reading.operation.label
             outcome = self._refuse(record, f"it is listed, and {label} does not find it")
@@ -251,26 +245,13 @@ class RecordWalk:
             elif outcome is RecordOutcome.REFUSED:
                 self._passed_over.add(mark)
 
-    def _heeds_conditions(self, ident: str) -> bool | None:
-        """Whether the application refuses an update on the condition of a tag that a record had.
-
-        The update changes nothing. ``None``: the record has no strong tag.
-        """
-        read = self._record(self.direct, ident)
-        if read is None or not read[1]:
-            return None
-        body = self.plan.unchanging_body(read[0])
-        headers = {"Content-Type": self.plan.content_type, "If-Match": earlier_tag(read[1])}
-        answer = self.direct.write(self.plan.method, self.plan.update_target(ident), body, headers)
-        heeds = answer is not None and answer.status == _PRECONDITION_FAILED
-        if not heeds:
-            print(IGNORES_CONDITIONS, file=sys.stderr)
-        return heeds
-
     def _examined(self, ident: str) -> RecordState | RecordOutcome:
         """Read the state of a single record, or that it is gone or changes all the time."""
         for _ in range(_ATTEMPTS):
-            direct, proxied = self._record(self.direct, ident), self._record(self.proxied, ident)
+            direct, proxied = (
+                self.direct.record(self.plan, ident),
+                self.proxied.record(self.plan, ident),
+            )
             if direct is None or proxied is None:
                 return RecordOutcome.GONE
             self.unseen.difference_update([one.field for one in direct[0].spots])
@@ -278,14 +259,13 @@ class RecordWalk:
                 return state
         return RecordOutcome.BUSY
 
-    def _convert(self, ident: str) -> RecordOutcome:
-        """Write one record again."""
-        ignored: ReadRecord | None = None
+    def _rewrite(self, ident: str, *, listed: bool) -> _Written | RecordOutcome:
+        """Write one record again; ``listed``: its page has just shown that this is due."""
         for attempt in range(_ATTEMPTS):
             # the state on the page is trusted once, if a repeated write is harmless
-            sure = self.direction.through_proxy and not attempt
-            direct = None if sure else self._record(self.direct, ident)
-            proxied = self._record(self.proxied, ident)
+            sure = listed and self.direction.through_proxy and not attempt
+            direct = None if sure else self.direct.record(self.plan, ident)
+            proxied = self.proxied.record(self.plan, ident)
             if proxied is None or (direct is None and not sure):
                 return RecordOutcome.GONE
             if direct is not None:
@@ -301,14 +281,30 @@ class RecordWalk:
             answer = self._update(record, tag)
             if answer is None or answer.status in _CHANGED:
                 continue
-            if answer.status in _GONE:
+            if answer.status in RECORD_GONE:
                 return RecordOutcome.GONE
             if not 200 <= answer.status < 300:
                 return self._refuse(record, reason_of(answer))
-            if (outcome := self._after(record, tag)) is not None:
+            return _Written(record, tag)
+        return RecordOutcome.BUSY
+
+    def _judged(
+        self, sent: _Written, direct: ReadRecord | None, proxied: ReadRecord | None
+    ) -> RecordOutcome:
+        """The outcome of an accepted update, which is repeated if nothing came of it.
+
+        By what a page shows of it since, and where that does not confirm it by a read of its own.
+        """
+        if direct and proxied and self._confirmed(sent.record, direct, proxied):
+            return self._converted(sent.tag, ())
+        for _ in range(_ATTEMPTS):
+            if (outcome := self._after(sent)) is not None:
                 return outcome
-            ignored = record
-        return RecordOutcome.BUSY if ignored is None else self._ignored(ignored)
+            again = self._rewrite(sent.record.id, listed=False)
+            if isinstance(again, RecordOutcome):
+                return again
+            sent = again
+        return self._ignored(sent.record)
 
     def _ignored(self, record: ReadRecord) -> RecordOutcome:
         """An update was accepted several times without effect in the application."""
@@ -334,9 +330,18 @@ class RecordWalk:
             )
         return answer
 
-    def _after(self, sent: ReadRecord, tag: str) -> RecordOutcome | None:
+    def _confirmed(self, sent: ReadRecord, direct: ReadRecord, proxied: ReadRecord) -> bool:
+        """Whether a page shows a written record as it was sent."""
+        due = self.plan.state(direct, proxied) in (None, *self.direction.todo)
+        return not due and self.plan.confirms(sent, direct, proxied, self.tally.members)
+
+    def _after(self, written: _Written) -> RecordOutcome | None:
         """Judge an accepted update by what both sides show now; ``None`` if undecided."""
-        direct, proxied = self._record(self.direct, sent.id), self._record(self.proxied, sent.id)
+        sent = written.record
+        direct, proxied = (
+            self.direct.record(self.plan, sent.id),
+            self.proxied.record(self.plan, sent.id),
+        )
         if direct is None or proxied is None:
             return RecordOutcome.GONE
         lost, other = self.plan.changed(sent, direct[0])
@@ -353,33 +358,21 @@ class RecordWalk:
         state = self.plan.state(direct[0], proxied[0])
         if state is None or state in self.direction.todo:
             return None
+        return self._converted(written.tag, other)
+
+    def _converted(self, tag: str, changed: Sequence[str]) -> RecordOutcome:
         with self._lock:
             self.tally.converted += 1
             self.tally.conditional += bool(tag) and self.tally.heeds is not False
-            self.tally.members = sorted({*self.tally.members, *other})[:_LISTED]
+            self.tally.members = sorted({*self.tally.members, *changed})[:_LISTED]
         return RecordOutcome.CONVERTED
 
     def _harmful(self, text: str) -> VaultError:
         label = self.plan.update.label
         return VaultError(Code.UNREADABLE_ANSWER, f"Stopped: after {label} {text}.")
 
-    def _record(self, site: Site, ident: str) -> tuple[ReadRecord, str] | None:
-        """A record as one side shows it, with its entity tag; ``None`` where it is gone."""
-        answer = site.read(self.plan.read_target(ident))
-        if answer.status in _GONE:
-            return None
-        if answer.status != 200:
-            raise failure_of(site, self.plan.reading.operation.label, answer)
-        return self.plan.reading.record(ident, answer.body), answer.tag
-
     def _write(self) -> None:
         write_file(self.options.state, (msgspec.json.encode(self.tally),))
-
-    def _page(self, site: Site, target: str) -> HttpAnswer:
-        answer = site.read(target)
-        if answer.status != 200:
-            raise failure_of(site, self.plan.listing.operation.label, answer, lists=True)
-        return answer
 
     def _refuse(self, record: ReadRecord, reason: str) -> RecordOutcome:
         is_value = any(record.id == value.text for _, value in record.values)
@@ -394,7 +387,3 @@ class RecordWalk:
 def _mark(ident: str) -> bytes:
     """Tell a record from others without its id."""
     return hashlib.sha256(ident.encode()).digest()[:12]
-
-
-def _list_fault(walk: RecordWalk, text: str) -> VaultError:
-    return VaultError(Code.BAD_RULES, f"{walk.plan.listing.operation.label}: {text}.")

@@ -1,15 +1,53 @@
-"""The state file of ``domicile adopt`` and ``release``: how far a walk is.
+"""Direction and options of a walk of ``domicile adopt`` and ``release``, and its state file.
 
-It saves time alone: a walk that lacks it looks at every record once more. It holds no values and no
-ids of records, and ends with the walk.
+The file saves time alone: a walk that lacks it looks at every record once more. It holds no values
+and no ids of records, and ends with the walk.
 """
 
+import enum
 import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from proxy.cli.site import Paging
 from proxy.errors import Code, VaultError
+from proxy.redactor.tools.adoption_records import ReadRecord, RecordState
+
+
+class RecordOutcome(enum.StrEnum):
+    """Outcome of the rewrite of one record."""
+
+    CONVERTED = "converted"
+    SETTLED = "settled"  #: another caller has written it since
+    GONE = "gone"  #: in the list, and not at its own address
+    REFUSED = "refused"
+    BUSY = "busy"  #: concurrent changes at each attempt
+
+
+class WalkDirection(NamedTuple):
+    """Differences between the two commands."""
+
+    name: str
+    todo: frozenset[RecordState]  #: states to be rewritten
+    through_proxy: bool  #: where it is written
+    #: why a record, as callers see it, must not be written
+    unfit: Callable[[ReadRecord], str] | None = None
+
+
+@dataclass(slots=True)
+class WalkOptions:
+    """Options of a walk."""
+
+    paging: Paging
+    rate: float | None  #: records a second
+    dry_run: bool
+    state: Path
+    parallel: int = 1  #: records processed concurrently
+    region: str = ""  #: ISO 3166 code of the country of national telephone numbers; empty: unknown
 
 
 class Tally(msgspec.Struct):

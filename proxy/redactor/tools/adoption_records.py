@@ -53,7 +53,7 @@ class ReadRecord(NamedTuple):
     @property
     def values(self) -> list[tuple[str, Value]]:
         """Field and value of each place; nulls and empty texts are nothing."""
-        return _values(self.spots)
+        return [(one.field, one.value) for one in self.spots if one.value and one.value.text]
 
     @property
     def rest(self) -> tuple[bytes, ...]:
@@ -82,10 +82,6 @@ class ReadRecord(NamedTuple):
     def members(self) -> dict[str, msgspec.Raw]:
         """The members of the object, each as it stands there."""
         return _members(self.content)
-
-
-def _values(spots: Sequence[Spot]) -> list[tuple[str, Value]]:
-    return [(one.field, one.value) for one in spots if one.value and one.value.text]
 
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -336,16 +332,15 @@ class WalkPlan:
 
     def state(self, direct: ReadRecord, proxied: ReadRecord) -> RecordState | None:
         """Return the state of a record in the application; see ``compare_records``."""
-        operations = (self.listing.operation, self.reading.operation)
-        exact = not any(one.response.special for one in operations)
-        return compare_records(direct, proxied, self._without_tokens, exact=exact)
+        special = [one.operation.response.special for one in (self.listing, self.reading)]
+        return compare_records(direct, proxied, self._without_tokens, exact=not any(special))
 
     def altered(self, sent: ReadRecord, direct: ReadRecord, proxied: ReadRecord) -> list[str]:
         """Return the fields that are equal on both sides but differ from the sent ones.
 
         The application has changed a token, which then resolves to nothing, or a value.
         """
-        rows = [_values(one.sorted[1]) for one in (sent, direct, proxied)]
+        rows = [one._replace(spots=one.sorted[1]).values for one in (sent, direct, proxied)]
         if len({len(row) for row in rows}) != 1:
             return []
         return sorted(
@@ -355,6 +350,14 @@ class WalkPlan:
     def changed(self, before: ReadRecord, after: ReadRecord) -> tuple[list[str], list[str]]:
         """Other members that are gone after an update, and those that changed with it."""
         return changed_members(before, after, self.written.members)
+
+    def confirms(
+        self, sent: ReadRecord, direct: ReadRecord, proxied: ReadRecord, changing: Collection[str]
+    ) -> bool:
+        """Whether a page shows a sent record whole, and as it was but for ``changing`` members."""
+        lost, other = self.changed(sent, direct)
+        wanted, present = (one._replace(spots=one.sorted[1]).values for one in (sent, proxied))
+        return wanted == present and not lost and {*other} <= {*changing}
 
     def complete(self, record: ReadRecord) -> bool:
         """Whether a record of a page shows every field that the entity has."""

@@ -109,6 +109,79 @@ def test_a_list_that_shows_less_is_looked_at_one_by_one(office, walk, tmp_path):
     assert office.records["p3"]["email"] == "t-a3@b.example"
 
 
+@pytest.fixture
+def crowd(office):
+    """Thirty people on one page."""
+    office.page = 30
+    for n in range(5, 30):
+        person = {"id": f"p{n}", "name": f"Ann {n}", "email": f"a{n}@b.example", "n": n}
+        office.records[f"p{n}"] = person
+    return office
+
+
+def looks(office, ident: str) -> list[str]:
+    """The sides at which the address of a record was asked for it."""
+    reads = (one.split() for one in office.requests)
+    return [side for side, method, path in reads if (method, path) == ("GET", f"/people/{ident}")]
+
+
+def test_written_records_are_checked_by_their_page(crowd, walk):
+    report = walk()
+    assert (report["complete"], report["converted"], report["conditional"]) == (True, 30, 30)
+    assert sum(looks(crowd, f"p{n}") == ["proxy"] for n in range(30)) == 21
+    # the first one alone, then as many as at a time, then twice by the page; the last pass once
+    assert sum(one == "application GET /people" for one in crowd.requests) == 4
+
+
+@pytest.mark.parametrize("meanwhile", ["rank", "name", "n"])
+def test_what_a_page_shows_otherwise_is_read_alone(crowd, walk, meanwhile):
+    """Somebody changes a record after it was written, or the list shows less of it."""
+    crowd.change("p9", rank=1)
+
+    def edit(ident: str) -> None:
+        if ident == "p8":
+            crowd.change("p7", **{meanwhile: "t-Bo"})
+
+    items = crowd._list
+
+    def short(side, query):
+        status, content, fields = items(side, query)
+        content["items"] = [dict(one) for one in content["items"]]
+        for one in content["items"]:
+            one.pop("rank", None)
+        return status, content, fields
+
+    crowd.before, crowd._list = edit, short
+    report = walk("--parallel", "1")
+    assert (report["complete"], report["converted"]) == (True, 30)
+    assert crowd.records["p7"][meanwhile] == "t-Bo"
+    assert looks(crowd, "p6") == ["proxy"]
+    assert looks(crowd, "p9") == ["proxy", "application", "proxy"]
+    alone = ["application", "proxy"] if meanwhile != "rank" else []  # which the update cannot lose
+    assert looks(crowd, "p7") == ["proxy", *alone]
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        ({"narrow": 1}, "too narrow"),
+        ({"forgets": "note"}, "no longer shows note"),
+        ({"ignores": True}, "the record is as it was"),
+    ],
+)
+def test_a_page_shows_harm_that_comes_late(crowd, walk, harm, said):
+    for ident in crowd.records:
+        crowd.change(ident, note="x")
+
+    def worsen(ident: str) -> None:
+        if ident == "p8":
+            vars(crowd).update(harm)
+
+    crowd.before = worsen
+    assert said in json.dumps(walk("--parallel", "1", status=1))
+    assert (crowd.records["p9"]["name"] == "Ann 9") is ("ignores" in harm)
+
+
 def test_a_list_without_pages_is_refused_unless_it_is_whole(office, walk):
     items = office._list
     office.page = 9
