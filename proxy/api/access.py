@@ -87,6 +87,22 @@ def _local(request: web.Request, environment: str, environments: Container[str])
     uid = _peer_user(request)
     if uid not in (0, os.geteuid()):
         raise _refused(Code.FORBIDDEN, "The socket is for the user of the service and for root.")
+    return _administrator(uid, environment, environments)
+
+
+class OperatorAccess:
+    """The access of commands on a stopped vault: whoever runs one has the key file."""
+
+    def __init__(self, environments: Container[str]) -> None:
+        self._environments = environments
+
+    async def __call__(self, request: web.Request) -> Principal:
+        """An administrator of the environment that the request names."""
+        environment = request.headers.get("Authorization", "").partition(" ")[2] or DEFAULT
+        return _administrator(os.geteuid(), environment, self._environments)
+
+
+def _administrator(uid: int, environment: str, environments: Container[str]) -> Principal:
     if environment not in environments:
         raise VaultError(Code.NOT_FOUND, "There is no environment of that id.")
     try:
@@ -202,9 +218,12 @@ _log = logs.logger("access")
 async def put_policy(call: ApiRequest) -> ApiResponse:
     """Store a policy: 201 for a new one, else 200; it applies from the next request."""
     name, catalog = call.path["policy"], call.space.catalog
+    dry_run = shapes.query_flag(call, "dry_run", "true")
     policy = read_policy(name, call.content)
     refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS, beyond(policy, egress_of(call)))
     _check_bounds(call, policy)
+    if dry_run:
+        return wire.json_answer(200, policy_json(policy, catalog, egress_of(call)))
     if (waiting := await approval_pending(call)) is not None:
         return waiting
     new = await call.space.policies.put(policy)

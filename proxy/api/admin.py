@@ -34,9 +34,9 @@ async def create_environment(call: ApiRequest) -> ApiResponse:
         )
     if (waiting := await approval_pending(call)) is not None:
         return waiting
-    return wire.json_answer(
-        201, environment_json(await call.services.environments.create(ident, name))
-    )
+    created = await call.services.environments.create(ident, name)
+    call.audit.subject = created.id
+    return wire.json_answer(201, environment_json(created))
 
 
 async def list_environments(call: ApiRequest) -> ApiResponse:
@@ -138,6 +138,7 @@ async def create_client(call: ApiRequest) -> ApiResponse:
     apart = external is not None and call.audit.approved is not None
     origin = None if maker is None or apart else maker.secret_holder
     issued = await clients.create(name, environment, grant, external=external, origin=origin)
+    call.audit.subject, call.audit.environment = issued.client.id, environment
     _log.info("a client was made", client=issued.client.id)
     proof = {} if external is not None else {"client_secret": issued.secret}
     return wire.json_answer(201, {"client_id": issued.client.id, **proof})
@@ -305,6 +306,7 @@ async def rotate_keys(call: ApiRequest) -> ApiResponse:
     if (waiting := await approval_pending(call)) is not None:
         return waiting
     await _keys(call).rotate(KeyKind(kind), environment)
+    call.audit.environment = environment
     return wire.json_answer(200, keys_json(await _keys(call).listed()))
 
 

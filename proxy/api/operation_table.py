@@ -208,7 +208,7 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("list_schemas", "GET", "/api/schemas", schemas.list_schemas, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset"), roles=_LOOKING),
     ApiOperation("show_schema", "GET", _SCHEMA, schemas.get_schema, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN, roles=_LOOKING),
     ApiOperation("remove_schema", "DELETE", _SCHEMA, schemas.delete_schema, 204, (*_CLIENTS, 404, 409, 429), _NO_BODY, _ADMIN, ("records",), also=(202,), approval="access"),
-    ApiOperation("put_policy", "PUT", _POLICY, access.put_policy, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, also=(201, 202), roles=_OFFICERS, approval="access"),
+    ApiOperation("put_policy", "PUT", _POLICY, access.put_policy, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, query=("dry_run",), also=(201, 202), roles=_OFFICERS, approval="access"),
     ApiOperation("list_policies", "GET", "/api/policies", access.list_policies, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset"), roles=_LOOKING),
     ApiOperation("show_policy", "GET", _POLICY, access.get_policy, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN, roles=_LOOKING),
     ApiOperation("remove_policy", "DELETE", _POLICY, access.delete_policy, 204, (*_CLIENTS, 404, 409, 429), _NO_BODY, _ADMIN, roles=_OFFICERS, also=(202,), approval="access"),

@@ -345,7 +345,7 @@ class AuditServices:
 
 
 def no_audit() -> AuditServices:
-    """The parts for trials of rules in memory, which leave no lines."""
+    """The parts that leave no lines, as for trials of rules in memory."""
     return AuditServices(
         NullSink(), lambda *_: "", Honeytokens(VolatileMemory()), lambda _kind: None
     )

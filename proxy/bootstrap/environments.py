@@ -279,6 +279,14 @@ class EnvironmentSet:
         ):
             await self._book.erase(ident)
 
+    async def settled(self) -> None:
+        """Wait for migrations under way, and erase what is left of ended environments."""
+        for opened in tuple(self._opened.values()):
+            for declared in opened.catalog.schemas():
+                await opened.catalog.settled(declared.schema.name)
+        for ident in self._book.doomed():
+            await self._erase(ident)
+
     async def run_maintenance(
         self, interval: float, report: Callable[[VaultError], None] = report
     ) -> None:

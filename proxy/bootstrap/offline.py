@@ -15,14 +15,11 @@ from typing import Any
 
 from proxy.audit import AuditLog
 from proxy.audit.events import NOTE_CHANGED, EventKind, encode_event
-from proxy.auth.access_tokens import SigningKeys
 from proxy.auth.authorization_server import open_clients
 from proxy.auth.clients import Clients
-from proxy.auth.policies import Policies, open_policies
 from proxy.auth.secret_checks import SecretChecks
 from proxy.bootstrap.api import apart
-from proxy.bootstrap.audit import AuditKeys, open_log_of
-from proxy.bootstrap.keys import InstanceKeys, Places
+from proxy.bootstrap.audit import open_log_of
 from proxy.bootstrap.open_vault import (
     key_source,
     open_environments,
@@ -40,18 +37,15 @@ from proxy.model.record import DEFAULT
 from proxy.storage.base import Store
 from proxy.storage.notes import ROOT
 from proxy.telemetry import logs
-from proxy.telemetry.metrics import Metrics
 from proxy.vault.attachments import Contents
 from proxy.vault.environments import (
     Environments,
     accept_notes,
-    in_use,
     load_keyset,
     make_root,
     read_root,
 )
 from proxy.vault.maintenance import scan_key_usage
-from proxy.vault.schemas import wake
 from proxy.vault.vault import Vault, new_vault
 
 # Audit lines of a command, on a vault that no instance runs on.
@@ -70,7 +64,7 @@ class OfflineChanges:
     which it is done.
     """
 
-    def __init__(self, operation: str, environment: str = "") -> None:
+    def __init__(self, operation: str = "", environment: str = "") -> None:
         self._about = {
             "via": "command",
             "by": current_user(),
@@ -95,13 +89,15 @@ class OfflineChanges:
                 self._log.put(encode_event(EventKind.ALARM, subject=name, reason=NOTE_CHANGED))
         self._log.ready()
 
-    def did(self, subject: str, environment: str = "") -> None:
-        """Record a change by its id or name, and its environment if not known before.
+    def about(self, **members: str) -> None:
+        """State the operation or the environment, where it was not known before."""
+        self._about |= members
+
+    def did(self, subject: str) -> None:
+        """Record a change by its id or name.
 
         Raises ``VaultError(AUDIT_DOWN)``, although the change was made.
         """
-        if environment:
-            self._about["environment"] = environment
         try:
             self._put(EventKind.ADMIN, subject=subject)
         except VaultError as error:
@@ -111,14 +107,14 @@ class OfflineChanges:
             )
             raise VaultError(error.code, text) from None
 
-    def refused(self, error: VaultError) -> None:
+    def refused(self, code: str) -> None:
         """Tell that it came to nothing, or not to its end.
 
         No effect where the log is not open, or cannot be written.
         """
-        if self._log is not None and error.code is not Code.AUDIT_DOWN:
+        if self._log is not None and code != Code.AUDIT_DOWN:
             try:
-                self._put(EventKind.REFUSED, code=str(error.code))
+                self._put(EventKind.REFUSED, code=code)
             except VaultError as down:
                 _log.error(
                     "maintenance of the audit log failed and will be retried",
@@ -163,7 +159,7 @@ async def recorded(record: OfflineChanges | None) -> AsyncIterator[None]:
     try:
         yield
     except VaultError as error:
-        record.refused(error)
+        record.refused(str(error.code))
         raise
     finally:
         await record.close()
@@ -188,25 +184,6 @@ async def stopped_clients(
         async with open_offline(settings, record) as (store, _, keysets):
             yield await open_clients(
                 store, keysets, secret_checks, system_clock, apart=apart(settings)
-            )
-    finally:
-        secret_checks.close()
-
-
-@asynccontextmanager
-async def stopped_access(
-    settings: Settings, record: OfflineChanges | None = None
-) -> AsyncIterator[tuple[Clients, dict[str, Policies]]]:
-    """The same, and the access policies of each environment."""
-    secret_checks = SecretChecks()
-    try:
-        async with open_offline(settings, record) as (store, _, keysets):
-            clients = await open_clients(
-                store, keysets, secret_checks, system_clock, apart=apart(settings)
-            )
-            yield (
-                clients,
-                {ident: await open_policies(store, keyset) for ident, keyset in keysets.items()},
             )
     finally:
         secret_checks.close()
@@ -248,42 +225,6 @@ async def stopped_vaults(
         ]
 
 
-class StoppedEnvironments:
-    """The environments of a vault that no instance runs on."""
-
-    def __init__(self, store: Store, book: Environments) -> None:
-        self.book = book
-        self._store = store
-
-    async def remove(self, ident: str, *, records: bool) -> int:
-        """Remove an environment with everything in it; how many records that were.
-
-        One that was being removed is removed to its end.
-
-        Raises ``VaultError``: NOT_FOUND, CONFLICT for ``default``, ENVIRONMENT_IN_USE when it holds
-        records and ``records`` is false.
-        """
-        count = 0
-        if ident not in self.book.doomed():
-            environment = self.book.removable(ident)
-            await wake(self._store, environment.id)
-            count = await self.book.records(environment.id)
-            if count and not records:
-                raise in_use(ident)
-        await self.book.end(ident)
-        await self.book.erase(ident)
-        return count
-
-
-@asynccontextmanager
-async def stopped_environments(
-    settings: Settings, record: OfflineChanges | None = None
-) -> AsyncIterator[StoppedEnvironments]:
-    """The environments, to be listed, made and removed."""
-    async with open_offline(settings, record) as (store, book, _):
-        yield StoppedEnvironments(store, book)
-
-
 @asynccontextmanager
 async def open_offline(
     settings: Settings, record: OfflineChanges | None = None
@@ -302,35 +243,6 @@ async def open_offline(
             yield store, book, keysets
     finally:
         await store.close()
-
-
-# The keys of a vault that no instance runs on, opened for a command.
-
-
-@asynccontextmanager
-async def stopped_keys(
-    settings: Settings, record: OfflineChanges | None = None
-) -> AsyncIterator[InstanceKeys]:
-    """The keys; a rotation of the master key that was interrupted is at its end.
-
-    Raises as ``stopped``.
-    """
-    async with open_offline(settings, record) as (store, _, keysets):
-        vaults = [
-            new_vault(keyset, store, system_clock, unobserved, vault_options(settings, environment))
-            for environment, keyset in keysets.items()
-        ]
-        signing = SigningKeys(store, keysets[DEFAULT].aead(), DEFAULT, system_clock)
-        await signing.load()
-        audit = await AuditKeys(store, keysets[DEFAULT]).load()
-        keys = InstanceKeys(
-            Places(store, key_source(settings.keys), signing, audit, lambda: log_of(record)),
-            lambda: vaults,
-            Metrics(),
-            reseals=False,
-        )
-        async with keys.running():
-            yield keys
 
 
 async def accept_stored_notes(settings: Settings, record: OfflineChanges) -> list[str]:
@@ -364,8 +276,6 @@ async def accept_stored_notes(settings: Settings, record: OfflineChanges) -> lis
 
 async def sealed_with(settings: Settings) -> dict[str, dict[str, dict[str, int]]]:
     """Count what each data key has sealed: by environment, key id and kind.
-
-    Raises as ``stopped``.
 
     Raises as ``stopped``.
 

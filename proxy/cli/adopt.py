@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli import command
-from proxy.cli.backend import site_address
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.health import reachable
+from proxy.cli.options import site_address
 from proxy.cli.site import IGNORES_CONDITIONS, PAGING_HELP, Paging, Site
 from proxy.cli.walk import RecordWalk
 from proxy.cli.walk_state import RecordOutcome, WalkDirection, WalkOptions

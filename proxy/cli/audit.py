@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.audit import LogReader, Signatures, key_id, log_lines, shipped_lines, verify_log
 from proxy.audit.events import EventKind
 from proxy.cli import command
-from proxy.cli.backend import environment_argument, optional_url, running_arguments
 from proxy.cli.command import (
     FAULT,
     OK,
@@ -29,6 +28,7 @@ from proxy.cli.command import (
     argument_list,
     progress,
 )
+from proxy.cli.options import environment_argument, optional_url, running_arguments
 from proxy.cli.remote import remote
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError

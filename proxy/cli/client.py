@@ -1,40 +1,38 @@
-"""``domicile client``: programs that may get access tokens, of an instance or a stopped vault."""
+"""``domicile client``: programs that may get access tokens; and ``domicile environment``. Of an
+instance, or of a vault that none runs on.
+"""
 
+import asyncio
 import contextlib
 import os
-import urllib.parse
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy.cli import command, remote
-from proxy.cli.backend import run_stopped, url_argument
 from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.cli.health import reachable
+from proxy.cli.options import url_argument
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.model.rights import Role
 
 if TYPE_CHECKING:
-    from proxy.auth.clients import Client, Clients, NewClient
-    from proxy.auth.policies import Policies
-    from proxy.bootstrap.offline import OfflineChanges
+    from proxy.auth.clients import Clients, NewClient
+
+_Changed = TypeVar("_Changed")
 
 _PATH: Final = "/api/clients"
+_ENVIRONMENTS: Final = "/api/environments"
 
 
 def create_client_command(arguments: Arguments) -> int:
     """Make a client and print its secret, this once."""
     settings = load_settings(arguments.config, os.environ)
-    if arguments.url is None:
-        created = run_stopped(_create(settings, arguments))
-        ident, secret = created.client.id, created.secret
-        address = _vault_address(settings)
-    else:
-        answer = _request(arguments, "POST", "", _wanted(arguments))
-        ident, secret = answer["client_id"], answer.get("client_secret", "")
-        local = arguments.url.startswith("unix:")
-        address = _vault_address(settings) if local else arguments.url.rstrip("/")
+    instance = remote.administered(arguments)
+    answer = remote.ask_once(instance, "POST", _PATH, _wanted(arguments))
+    ident, secret = answer["client_id"], answer.get("client_secret", "")
+    local = instance.url.startswith("unix:")
+    address = _vault_address(settings) if local else instance.url
     if arguments.external is not None:
         data = {
             "environment_id": arguments.environment,
@@ -50,14 +48,8 @@ def create_client_command(arguments: Arguments) -> int:
 
 def list_clients_command(arguments: Arguments) -> int:
     """Print the clients, oldest first; never a secret."""
-    from proxy.api.admin import client_json
-
-    if arguments.url is None:
-        clients = run_stopped(_listed(load_settings(arguments.config, os.environ)))
-        data = [client_json(client) for client in clients]
-    else:
-        with contextlib.closing(remote.administered(arguments)) as instance:
-            data = instance.listed(_PATH)
+    with contextlib.closing(remote.administered(arguments)) as instance:
+        data = instance.listed(_PATH)
     lines = [
         "  ".join(
             [
@@ -74,29 +66,49 @@ def list_clients_command(arguments: Arguments) -> int:
 
 
 def disable(arguments: Arguments) -> int:
-    """End a client and its tokens; it stays in the list."""
-    from proxy.api.admin import client_json
-
+    """End a client and its tokens; of a stopped vault it stays in the list."""
     if arguments.url is None:
-        client = run_stopped(
-            _disable(load_settings(arguments.config, os.environ), arguments.client)
+        from proxy.api.admin import client_json
+
+        changed = _changed(
+            arguments, "disable_client", lambda clients: clients.disable(arguments.client)
         )
-        data = client_json(client)
+        data, end = client_json(changed), "is disabled"
     else:
-        below = "/" + urllib.parse.quote(arguments.client, safe="")
-        data = _request(arguments, "GET", below)
-        _request(arguments, "DELETE", below)
+        path = remote.below(_PATH, arguments.client)
+        data, end = remote.ask_once(remote.administered(arguments), "GET", path), "is gone"
+        remote.ask_once(remote.administered(arguments), "DELETE", path)
         data["disabled"] = True
-    end = "is disabled" if arguments.url is None else "is gone"
     return command.show(arguments, data, f"The client {data['name']} {end}.")
 
 
 def rotate_secret(arguments: Arguments) -> int:
     """Give a client a new secret and print it, this once; the old one and its tokens end."""
-    settings = load_settings(arguments.config, os.environ)
-    created = run_stopped(_renew(settings, arguments.client))
-    data = credentials_text(settings, created)
+    created = _changed(
+        arguments, "rotate_client_secret", lambda clients: clients.renew(arguments.client)
+    )
+    data = credentials_text(load_settings(arguments.config, os.environ), created)
     return command.show(arguments, data, client_text("The client has a new secret.", data))
+
+
+def _changed(
+    arguments: Arguments, operation: str, change: "Callable[[Clients], Awaitable[_Changed]]"
+) -> _Changed:
+    """Change a client of a stopped vault, with a line in its audit log."""
+    from proxy.bootstrap.offline import OfflineChanges, stopped_clients
+
+    async def changed() -> _Changed:
+        record, settings = OfflineChanges(operation), load_settings(arguments.config, os.environ)
+        async with stopped_clients(settings, record) as clients:
+            if (client := clients.find(arguments.client)) is not None:
+                record.about(environment=client.environment)
+            await record.ready()
+            result = await change(clients)
+            record.did(arguments.client)
+            return result
+
+    with remote.stopped_first():
+        return asyncio.run(changed())
 
 
 def credentials_text(settings: Settings, created: "NewClient") -> dict[str, Any]:
@@ -137,11 +149,6 @@ def _wanted(arguments: Arguments) -> dict[str, Any]:
     return wanted | ({} if arguments.external is None else {"external_id": arguments.external})
 
 
-def _request(arguments: Arguments, method: str, below: str, content: Any = None) -> Any:
-    """Return the content of the running instance's answer."""
-    return remote.ask_once(remote.administered(arguments), method, _PATH + below, content)
-
-
 def client_text(first: str, data: dict[str, Any]) -> str:
     """The same for people, and where the secret belongs."""
     width = max(map(len, data))
@@ -152,80 +159,6 @@ def client_text(first: str, data: dict[str, Any]) -> str:
             "The secret is not shown again: keep it.",
         ]
     )
-
-
-def _opened(
-    settings: Settings, record: "OfflineChanges | None" = None
-) -> "AbstractAsyncContextManager[tuple[Clients, Mapping[str, Policies]]]":
-    from proxy.bootstrap.offline import stopped_access
-
-    return stopped_access(settings, record)
-
-
-async def _create(settings: Settings, arguments: Arguments) -> "NewClient":
-    from proxy.auth.clients import Grant
-
-    record = _record("create_client", arguments.environment)
-    async with _opened(settings, record) as (clients, policies):
-        _check_policies(policies, arguments)
-        await record.ready()
-        created = await clients.create(
-            arguments.name,
-            arguments.environment,
-            Grant(
-                arguments.admin,
-                tuple(arguments.policy),
-                tuple(map(Role, arguments.role)),
-                tuple(arguments.emergency),
-            ),
-            external=arguments.external,
-        )
-        record.did(created.client.id)
-        return created
-
-
-def _check_policies(policies: "Mapping[str, Policies]", arguments: Arguments) -> None:
-    """Raise ``VaultError`` for a policy that the environment lacks.
-
-    The maker of the client reports an unknown environment.
-    """
-    environment_policies = policies.get(arguments.environment)
-    for name in arguments.policy:
-        if environment_policies is not None and environment_policies.find(name) is None:
-            text = (
-                f"There is no policy {name!r} in this environment: put it in force first, with "
-                "`domicile policy apply`."
-            )
-            raise VaultError(Code.INVALID_INPUT, text)
-
-
-async def _listed(settings: Settings) -> "list[Client]":
-    async with _opened(settings) as (clients, _):
-        return clients.listed()
-
-
-async def _disable(settings: Settings, ident: str) -> "Client":
-    record = _record("disable_client")
-    async with _opened(settings, record) as (clients, _):
-        await record.ready()
-        client = await clients.disable(ident)
-        record.did(client.id, client.environment)
-        return client
-
-
-async def _renew(settings: Settings, ident: str) -> "NewClient":
-    record = _record("rotate_client_secret")
-    async with _opened(settings, record) as (clients, _):
-        await record.ready()
-        created = await clients.renew(ident)
-        record.did(created.client.id, created.client.environment)
-        return created
-
-
-def _record(operation: str, environment: str = "") -> "OfflineChanges":
-    from proxy.bootstrap.offline import OfflineChanges
-
-    return OfflineChanges(operation, environment)
 
 
 def _state(item: dict[str, Any]) -> str:
@@ -257,7 +190,7 @@ _client_argument: Final = argument("client", metavar="ID",
 
 _disable_arguments: Final = argument_list(url_argument, _client_argument)
 
-COMMAND: Final = Command("Make, list and end clients of the vault's own interface.",
+CLIENT_COMMAND: Final = Command("Make, list and end clients of the vault's own interface.",
     "domicile client list", children={
         "create": Command("Make a client and print its secret once.",
             "domicile client create --environment default crm", create_client_command,
@@ -269,5 +202,77 @@ COMMAND: Final = Command("Make, list and end clients of the vault's own interfac
         "rotate-secret": Command(
             "While no instance runs: give a client a new secret and print it once.",
             "domicile client rotate-secret k7m2p9xwq4ht6vbd", rotate_secret, _client_argument),
+    },
+)  # fmt: skip
+
+
+def create_environment_command(arguments: Arguments) -> int:
+    """Make an empty environment with its own keys."""
+    wanted = {"name": arguments.name}
+    if arguments.id is not None:
+        wanted["environment_id"] = arguments.id
+    data = remote.ask_once(remote.administered(arguments), "POST", _ENVIRONMENTS, wanted)
+    text = (
+        f"Made the environment {data['environment_id']} ({data['name']}).\n"
+        f"Next: domicile client create --environment {data['environment_id']} --admin NAME"
+    )
+    return command.show(arguments, data, text)
+
+
+def list_environments_command(arguments: Arguments) -> int:
+    """Print the environments, oldest first."""
+    with contextlib.closing(remote.administered(arguments)) as instance:
+        data = instance.listed(_ENVIRONMENTS)
+    width = max(len(item["environment_id"]) for item in data)
+    lines = [
+        f"{item['environment_id']:<{width}}  {item['created_at']}  {item['name']}" for item in data
+    ]
+    return command.show(arguments, {"environments": data}, lines)
+
+
+def delete_environment_command(arguments: Arguments) -> int:
+    """Remove an environment with its clients and schemas; with its records only where asked."""
+    path = remote.below(_ENVIRONMENTS, arguments.id) + (
+        "?records=delete" if arguments.records else ""
+    )
+    try:
+        remote.ask_once(remote.administered(arguments), "DELETE", path)
+    except VaultError as error:
+        if error.code is not Code.ENVIRONMENT_IN_USE:
+            raise
+        text = (
+            f"The environment {arguments.id!r} still holds records: say --records to remove "
+            "all of them with it."
+        )
+        raise VaultError(Code.ENVIRONMENT_IN_USE, text) from None
+    text = f"The environment {arguments.id} is gone; its keys are destroyed."
+    return command.show(arguments, {"environment_id": arguments.id}, text)
+
+
+_create_environment_arguments: Final = argument_list(
+    url_argument,
+    argument("--id", metavar="ID", help="lower-case letters and digits (default: a random one)"),
+    argument("name", metavar="NAME", help="what people call it, e.g. the name of a company"),
+)  # fmt: skip
+
+_delete_environment_arguments: Final = argument_list(
+    url_argument,
+    argument("--records", action="store_true",
+        help="with all records that it holds, and their files"),
+    argument("id", metavar="ID",
+        help="the environment id, as `domicile environment list` shows it"),
+)  # fmt: skip
+
+ENVIRONMENT_COMMAND: Final = Command("Make, list and remove environments.",
+    "domicile environment list", children={
+        "create": Command("Make an environment, with keys of its own and nothing in it.",
+            "domicile environment create --id acme 'Acme AB'", create_environment_command,
+            _create_environment_arguments),
+        "list": Command("List the environments, oldest first.", "domicile environment list --json",
+            list_environments_command, url_argument),
+        "delete": Command(
+            "Remove an environment and destroy its keys; what it held cannot be opened any more.",
+            "domicile environment delete acme --records", delete_environment_command,
+            _delete_environment_arguments),
     },
 )  # fmt: skip

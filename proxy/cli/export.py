@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli import command, remote
-from proxy.cli.backend import records_arguments
 from proxy.cli.command import Arguments, Command, Progress, argument, argument_list, progress
 from proxy.cli.import_ import key_of, types_of
+from proxy.cli.options import records_arguments
 from proxy.cli.record_files import FORMATS, seal
 from proxy.errors import Code, VaultError
 from proxy.model.query import VERSION_FIELD

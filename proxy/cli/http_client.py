@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,6 +21,10 @@ _WAITS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 #: Seconds to the next attempt that an answer may ask for at most.
 _LONGEST_WAIT: Final = 30.0
+
+
+#: Opens a connection.
+_Connect = Callable[[], socket.socket]
 
 
 class HttpAnswer(NamedTuple):
@@ -39,11 +44,15 @@ class HttpAnswer(NamedTuple):
 class HttpClient:
     """Connections to one server, one per thread, opened again after a break."""
 
-    def __init__(self, url: str, timeout: float) -> None:
-        """``url``: http, https, or ``unix:`` and a path. ``timeout``: seconds for an answer."""
+    def __init__(self, url: str, timeout: float, connect: _Connect | None = None) -> None:
+        """``url``: http, https, or ``unix:`` and a path. ``timeout``: seconds for an answer.
+        ``connect``: opens connections otherwise.
+        """
         parts = urllib.parse.urlsplit(url)
-        self.socket = parts.path if parts.scheme == "unix" else ""
-        self._url, self._parts, self._timeout = url, parts, timeout
+        self.socket = parts.scheme == "unix"
+        if self.socket and connect is None:
+            connect = partial(_connected, parts.path, timeout)
+        self._url, self._parts, self._timeout, self._open = url, parts, timeout, connect
         self._local = threading.local()
         self._connections: list[http.client.HTTPConnection] = []
         self._stopped = False
@@ -109,26 +118,37 @@ class HttpClient:
         self._local = threading.local()
 
     def _connect(self) -> http.client.HTTPConnection:
-        if self.socket:
-            return _SocketConnection(self.socket, self._timeout)
+        if self._open is not None:
+            return _SocketConnection(self._open, self._timeout)
         secure = self._parts.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         return kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout)
 
 
 class _SocketConnection(http.client.HTTPConnection):
-    """A connection to a Unix socket."""
+    """A connection in place of one to host and port."""
 
-    def __init__(self, path: str, timeout: float) -> None:
+    def __init__(self, connect: _Connect, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
-        self._path = path
+        self._open = connect
 
     def connect(self) -> None:
-        """Connect to the path in place of host and port."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        """Open it."""
+        self.sock = self._open()
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-        _refuse_stranger(self.sock, Path(self._path))
+
+
+def _connected(path: str, timeout: float) -> socket.socket:
+    """A connection to a Unix socket."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(timeout)
+    try:
+        connection.connect(path)
+        _refuse_stranger(connection, Path(path))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _refuse_stranger(connected: socket.socket, path: Path) -> None:
@@ -144,7 +164,6 @@ def _refuse_stranger(connected: socket.socket, path: Path) -> None:
     )
     folder = path.parent.stat()
     if folder.st_mode & stat.S_IWOTH and user not in (0, os.geteuid(), folder.st_uid):
-        connected.close()
         raise VaultError(
             Code.BAD_SETTINGS,
             f"Another user of this machine listens at {path}, in a folder where everybody may make "

@@ -19,8 +19,8 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from proxy.cli import command, remote
-from proxy.cli.backend import records_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
+from proxy.cli.options import records_arguments
 from proxy.cli.record_files import (
     FORMATS,
     FileRecord,

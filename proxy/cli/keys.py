@@ -5,24 +5,22 @@ while no instance runs. Data under older keys is re-encrypted by the running ins
 next one that starts.
 """
 
+import asyncio
 import os
-from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from proxy.cli import command
-from proxy.cli.backend import instance_arguments, run_stopped
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
-from proxy.cli.remote import administered, ask_once
+from proxy.cli.options import instance_arguments
+from proxy.cli.remote import administered, ask_once, stopped_first
 from proxy.config import load_settings
 from proxy.errors import VaultError
 from proxy.model.record import DEFAULT, KeyKind
 
-_Result = TypeVar("_Result")
-
 
 def list_keys_command(arguments: Arguments) -> int:
     """Print every key by its id; never a key."""
-    data = _answer(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
+    data = _listed(arguments)
     return command.show(arguments, data, _text(data))
 
 
@@ -34,19 +32,16 @@ def rotate(arguments: Arguments) -> int:
 
 
 def _rotate(arguments: Arguments, kind: KeyKind) -> Any:
-    if not arguments.url:
-        return _run(_rotated(arguments, kind))
     body = {"key": str(kind)}
     if kind.of_environment:
         body["environment_id"] = arguments.environment
-    return _answer(arguments, "POST", "/api/keys/rotate", body)
+    return ask_once(administered(arguments), "POST", "/api/keys/rotate", body)
 
 
 def replace_keys(arguments: Arguments) -> int:
     """Rotate every kind of key of every environment; a failed rotation stops no other."""
     steps = [(kind, DEFAULT) for kind in KeyKind if not kind.of_environment]
-    listed = _answer(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
-    for one in listed["data"]:
+    for one in _listed(arguments)["data"]:
         steps += [(kind, one["environment_id"]) for kind in KeyKind if kind.of_environment]
     report, lines = [], []
     for kind, arguments.environment in steps:
@@ -54,7 +49,7 @@ def replace_keys(arguments: Arguments) -> int:
         name = f"{kind} of {arguments.environment}" if kind.of_environment else str(kind)
         lines.append(f"{name}: {'replaced' if fault is None else fault}")
         report.append({"key": str(kind), "environment_id": arguments.environment, "fault": fault})
-    data = _answer(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
+    data = _listed(arguments)
     text = "\n".join([*lines, _text(data)])
     command.show(arguments, {**data, "replaced": report}, text)
     return OK if all(step["fault"] is None for step in report) else FAULT
@@ -88,7 +83,14 @@ def rewrap_keys(arguments: Arguments) -> int:
 
 def verify_keys(arguments: Arguments) -> int:
     """Open every keyset, and count what each data key has sealed."""
-    data = _run(_verified(arguments))
+    from proxy.bootstrap.offline import sealed_with
+
+    with stopped_first():
+        counted = asyncio.run(sealed_with(load_settings(arguments.config, os.environ)))
+    data = _listed(arguments)
+    data["environments"] = [
+        {"environment_id": environment, "sealed": sealed} for environment, sealed in counted.items()
+    ]
     lines = []
     for one in data["environments"]:
         use = "; ".join(f"{key} sealed {counts(sealed)}" for key, sealed in one["sealed"].items())
@@ -96,45 +98,8 @@ def verify_keys(arguments: Arguments) -> int:
     return command.show(arguments, data, ["Every keyset opens.", *lines])
 
 
-def _answer(arguments: Arguments, method: str, path: str, body: Any = None) -> Any:
-    return ask_once(administered(arguments), method, path, body)
-
-
-def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    return run_stopped(work, "stop it first, or name it with --url.")
-
-
-async def _listed(arguments: Arguments) -> Any:
-    from proxy.api.admin import keys_json
-    from proxy.bootstrap.offline import stopped_keys
-
-    async with stopped_keys(load_settings(arguments.config, os.environ)) as keys:
-        return keys_json(await keys.listed())
-
-
-async def _rotated(arguments: Arguments, kind: KeyKind) -> Any:
-    from proxy.api.admin import keys_json
-    from proxy.bootstrap.offline import OfflineChanges, stopped_keys
-
-    record = OfflineChanges("rotate_key", arguments.environment if kind.of_environment else DEFAULT)
-    async with stopped_keys(load_settings(arguments.config, os.environ), record) as keys:
-        await record.ready()
-        await keys.rotate(kind, arguments.environment)
-        record.did(str(kind))
-        return keys_json(await keys.listed())
-
-
-async def _verified(arguments: Arguments) -> Any:
-    from proxy.api.admin import keys_json
-    from proxy.bootstrap.offline import sealed_with, stopped_keys
-
-    settings = load_settings(arguments.config, os.environ)
-    counted = [
-        {"environment_id": environment, "sealed": sealed}
-        for environment, sealed in (await sealed_with(settings)).items()
-    ]
-    async with stopped_keys(settings) as keys:
-        return {**keys_json(await keys.listed()), "environments": counted}
+def _listed(arguments: Arguments) -> Any:
+    return ask_once(administered(arguments), "GET", "/api/keys")
 
 
 def _text(data: Any) -> str:
@@ -222,6 +187,7 @@ COMMAND: Final = Command("List, rotate and verify the keys of a vault; no key is
             "domicile keys rewrap --from file:///var/lib/domicile/keys.json", rewrap_keys,
             _rewrap_arguments),
         "verify": Command("Open every keyset of a stopped vault, and count everything that each "
-            "data key has sealed.", "domicile keys verify", verify_keys),
+            "data key has sealed.", "domicile keys verify", verify_keys,
+            lambda parser: parser.set_defaults(url=None, stopped=True)),
     },
 )  # fmt: skip

@@ -5,8 +5,8 @@ import json
 from typing import Any, Final
 
 from proxy.cli import command
-from proxy.cli.backend import optional_url, running_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
+from proxy.cli.options import optional_url, running_arguments
 from proxy.cli.remote import administered, ask_once, remote
 from proxy.model.rights import Role
 

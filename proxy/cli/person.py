@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from proxy.cli import command, remote
-from proxy.cli.backend import running_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
+from proxy.cli.options import running_arguments
 from proxy.errors import Code, VaultError
 
 _PURPOSE_HEADER: Final = "x-purpose"

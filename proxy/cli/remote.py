@@ -5,6 +5,7 @@ Which instance and which client stand on the command line and in the environment
 where every user of the machine can read it.
 """
 
+import asyncio
 import base64
 import contextlib
 import os
@@ -12,13 +13,14 @@ import socket
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from proxy.cli.command import Arguments
 from proxy.cli.health import reachable
-from proxy.cli.http_client import HttpClient
+from proxy.cli.http_client import HttpAnswer, HttpClient
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT
@@ -27,7 +29,7 @@ CLIENT_ID: Final = "DOMICILE_CLIENT_ID"
 CLIENT_SECRET: Final = "DOMICILE_CLIENT_SECRET"
 
 #: What to do where a command finds an instance on the vault that it was to work on.
-NAMED: Final = (
+_NAMED: Final = (
     "name it with --url (where listen.vault is, such as http://127.0.0.1:8081), and its client "
     f"with {CLIENT_ID} and {CLIENT_SECRET}; or set listen.socket and restart it."
 )
@@ -59,10 +61,15 @@ class Remote:
     """
 
     def __init__(
-        self, url: str, client: str, secret: str, environment: str | None = "default"
+        self,
+        url: str,
+        client: str,
+        secret: str,
+        environment: str | None = "default",
+        http: HttpClient | None = None,
     ) -> None:
         parts = urllib.parse.urlsplit(url)
-        self._http = HttpClient(url, _ANSWER)
+        self._http = HttpClient(url, _ANSWER) if http is None else http
         self._socket = self._http.socket
         self.url = url if self._socket else f"{parts.scheme}://{parts.netloc}"
         self._client, self._secret, self._environment = client, secret, environment
@@ -98,10 +105,16 @@ class Remote:
 
         Raises ``VaultError`` as ``ask``, and the refusal.
         """
+        return self.successful(method, path, content, headers).content
+
+    def successful(
+        self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None
+    ) -> RemoteAnswer:
+        """The same with its status."""
         answer = self.ask(method, path, content, headers)
         if answer.status >= 300:
             raise refusal_of(answer)
-        return answer.content
+        return answer
 
     def pages(self, path: str) -> Iterator[Any]:
         """The content of each page of a listing; ``path`` has a query already."""
@@ -189,6 +202,49 @@ class Remote:
             ) from None
 
 
+class _StoppedVault(HttpClient):
+    """The interface of a vault that no instance runs on, in this process."""
+
+    def __init__(self, settings: Settings) -> None:
+        from proxy.bootstrap.offline_interface import offline_interface
+
+        self._runner, self._stack = asyncio.Runner(), contextlib.AsyncExitStack()
+        opening = self._stack.enter_async_context(offline_interface(settings))
+        try:
+            with stopped_first():
+                self._interface = self._runner.run(opening)
+        except BaseException:
+            self._runner.close()
+            raise
+        super().__init__("unix:", _ANSWER, self._interface.connect)
+
+    def send_with_retries(
+        self, request: tuple[str, str, bytes, Mapping[str, str]], *_: Any
+    ) -> HttpAnswer | None:
+        """Send it once: nobody else is there, and nothing is repeated."""
+        method, target, body, headers = request
+        fields = {name: text for name, text in headers.items() if name != "Idempotency-Key"}
+        send = partial(self.send_once, method, target, body, fields)
+        return self._runner.run(self._interface.answer(method, target, send))
+
+    def close(self) -> None:
+        """Close the vault as well. Once."""
+        super().close()
+        with self._runner:
+            self._runner.run(self._stack.aclose())
+
+
+@contextlib.contextmanager
+def stopped_first() -> Iterator[None]:
+    """Around work on a stopped vault: if an instance runs on it (STORE_BUSY), say what to do."""
+    try:
+        yield
+    except VaultError as error:
+        if error.code is not Code.STORE_BUSY:
+            raise
+        raise VaultError(Code.STORE_BUSY, f"An instance runs on this vault: {_NAMED}") from None
+
+
 def use_socket(arguments: Arguments) -> None:
     """Name the local socket of the settings, where a process listens there and the command line and
     the environment name neither another instance nor a client.
@@ -229,6 +285,11 @@ def refusal_of(answer: RemoteAnswer) -> VaultError:
     )
 
 
+def below(path: str, name: str) -> str:
+    """The path of an item by its name; an escaped slash leads to no other operation."""
+    return f"{path}/{urllib.parse.quote(name, safe='')}"
+
+
 def ask_once(instance: Remote, method: str, path: str, content: Any = None) -> Any:
     """The content of one answer; the instance is closed. A change is made once, sent as it may."""
     headers = {} if method == "GET" else {"Idempotency-Key": os.urandom(16).hex()}
@@ -242,7 +303,8 @@ def remote(arguments: Arguments) -> Remote:
 
 
 def administered(arguments: Arguments) -> Remote:
-    """The instance and the client of a command line, in the environment that the client has.
+    """The instance and the client of a command line, in the environment that the client has; where
+    it names none, the stopped vault of the settings, if the command works on one.
 
     Raises ``VaultError(BAD_SETTINGS)`` when the credentials are missing.
     """
@@ -250,6 +312,9 @@ def administered(arguments: Arguments) -> Remote:
 
 
 def _remote(arguments: Arguments, environment: str | None) -> Remote:
+    if arguments.url is None and arguments.stopped:
+        vault = _StoppedVault(load_settings(arguments.config, os.environ))
+        return Remote("unix:", "", "", environment, vault)
     client, secret = os.environ.get(CLIENT_ID, ""), os.environ.get(CLIENT_SECRET, "")
     if (arguments.url or "").startswith("unix:"):
         return Remote(arguments.url, "", "", environment)

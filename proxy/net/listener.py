@@ -80,10 +80,9 @@ async def listen(
             _close(servers)
         return
     runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
-    await runner.setup()
+    factory = await _set_up(runner)
     try:
-        factory = runner.server
-        if connections is not None and factory is not None:
+        if connections is not None:
             time_heads(factory)
             servers = await _open(name, address, partial(connections, factory), first)
         else:
@@ -92,7 +91,7 @@ async def listen(
             yield _log_listening(name, servers)
         finally:
             _close(servers)
-            if isinstance(address, list) and factory is not None:
+            if isinstance(address, list):
                 await finish_open_requests(factory)
     finally:
         await runner.cleanup()
@@ -123,6 +122,28 @@ async def listen_local(
         await runner.cleanup()
 
 
+#: Opens a connection.
+ConnectionOpener = Callable[[], socket.socket]
+
+
+@asynccontextmanager
+async def own_connections(served: web.Application) -> AsyncIterator[ConnectionOpener]:
+    """Serve this process alone until the block ends: at connections that its other threads open."""
+    runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+    factory, loop = await _set_up(runner), asyncio.get_running_loop()
+
+    def connect() -> socket.socket:
+        own, other = socket.socketpair()
+        accepting = loop.connect_accepted_socket(factory, other)
+        asyncio.run_coroutine_threadsafe(accepting, loop).result()
+        return own
+
+    try:
+        yield connect
+    finally:
+        await runner.cleanup()
+
+
 def _number(path: Path) -> int:
     return path.lstat().st_ino
 
@@ -134,14 +155,19 @@ def _remove(path: Path, own: int) -> None:
             path.unlink()
 
 
+async def _set_up(runner: web.AppRunner) -> web.Server:
+    await runner.setup()
+    if runner.server is None:
+        raise TypeError("the application was not set up")
+    return runner.server
+
+
 async def _open(
     name: str,
     address: Address,
-    factory: Callable[[], asyncio.BaseProtocol] | None,
+    factory: Callable[[], asyncio.BaseProtocol],
     first: ConnectionLayer | None,
 ) -> list[asyncio.Server]:
-    if factory is None:
-        raise TypeError("the application was not set up")
     protocol = factory if first is None else partial(_behind, first, factory)
     backlog = BACKLOG if first is None else first.backlog
     loop = asyncio.get_running_loop()

@@ -1,10 +1,13 @@
+from collections.abc import Mapping
 from contextlib import closing
+from typing import Any
 
 import pytest
 
-from proxy.cli.remote import Remote, RemoteAnswer, refusal_of
+from proxy.cli.remote import Remote, RemoteAnswer, below, refusal_of, stopped_first
 from proxy.errors import Code, VaultError
 from tests.support.fakevault import fake_vault
+from tests.support.table import table
 
 pytestmark = pytest.mark.usefixtures("hurried")
 
@@ -65,3 +68,48 @@ def test_a_refusal_carries_its_faults_and_an_unknown_one_is_still_told():
         (("/0/a", "text"),),
     )
     assert refusal_of(RemoteAnswer(418, None)).message == "The answer has status 418."
+
+
+NAMES = ("a", "b", "c", "d", "e")
+
+
+class Instance(Remote):
+    """It answers two at a time, ``ends`` with an empty page at that offset."""
+
+    def __init__(self, ends: int = 9) -> None:
+        super().__init__("http://127.0.0.1:9", "id", "secret")
+        self.asked: list[str] = []
+        self.ends = ends
+
+    def ask(
+        self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None
+    ) -> RemoteAnswer:
+        self.asked.append(f"{method} {path}")
+        at = int(path.partition("?offset=")[2])
+        page = [{"name": name} for name in NAMES[at : at + 2] if at < self.ends]
+        return RemoteAnswer(200, {"data": page, "meta": {"total": len(NAMES)}})
+
+
+@table(("ends", "names", "offsets"), [(9, "abcde", (0, 2, 4)), (2, "ab", (0, 2))])
+def test_a_list_is_of_all_pages_and_ends_with_an_empty_one(ends, names, offsets):
+    instance = Instance(ends)
+    assert [item["name"] for item in instance.listed("/api/things")] == [*names]
+    assert instance.asked == [f"GET /api/things?offset={at}" for at in offsets]
+
+
+def test_a_name_leads_to_no_other_operation():
+    assert below("/api/things", "x/../b") == "/api/things/x%2F..%2Fb"
+
+
+@table(
+    ("code", "begins"),
+    [
+        (Code.STORE_BUSY, "An instance runs on this vault: name it with --url"),
+        (Code.BAD_STORE, "so"),
+    ],
+)
+def test_only_of_an_instance_in_the_way_it_says_what_to_do(code, begins):
+    with pytest.raises(VaultError) as caught, stopped_first():
+        raise VaultError(code, "so")
+    assert caught.value.code is code
+    assert caught.value.message.startswith(begins)
