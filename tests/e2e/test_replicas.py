@@ -175,12 +175,13 @@ class Unshaken(Several):
                 for _ in range(min(10, deaths - killed.total())):
                     await self._answers(random.randrange(60))
                     await self._kill(random.choice(every), killed)
-                await until(lambda: all(one.proxy for one in self.both))
+                await until(lambda: all(one.serves() for one in self.both))
                 await self._answers(60)
                 self.over = True
                 await asyncio.gather(*work)
                 self.over = False
                 await asyncio.sleep(1)  # what was under way is settled
+                await until(lambda: all(one.serves() for one in self.both))
                 print(killed, flush=True)
                 self.quiet = True
                 await self.judge(len(self.every) if killed.total() >= deaths else 20)

@@ -251,6 +251,14 @@ class Installation:
         )
         return bool(self.proxy and self.vault and self.admin)
 
+    def serves(self) -> bool:
+        """Whether its start is over. One whose store goes away meanwhile starts again by itself, at
+        other addresses.
+        """
+        if not self.proxy or not self._listening():
+            return False
+        return self.log.rfind(b'"active rules"') > self.log.rfind(b'"listening"')
+
     async def run(self, *argv: str, **plan: Any) -> int:
         """A command from its start to its end; the exit status."""
         await self.begin(*argv, **plan)
