@@ -34,12 +34,12 @@ import uvloop
 from bench.inserts import LAYOUT, WRITERS
 from bench.processes import Unavailable
 from proxy.storage import open_store
-from proxy.storage.base import Store
+from proxy.storage.base import TABLE_PARTS, Store, columns_of
 from proxy.storage.changes import Insert
 from proxy.storage.postgres.address import parse_address
 from proxy.storage.postgres.link import connect
 from proxy.storage.postgres.statements import TableSql
-from proxy.storage.postgres.tables import FIXED, make_tables
+from proxy.storage.postgres.tables import make_tables
 from proxy.storage.rows import Row, RowState
 from proxy.storage.sqlite.file import DatabaseFile
 from proxy.storage.sqlite.statements import Statements, make
@@ -116,7 +116,7 @@ async def fill_postgres(uri: str, count: int) -> None:
     for name, _ in later:
         await connection.execute(f'DROP INDEX "{name}"')
     sql = TableSql(LAYOUT)
-    names = [*(name for name, _ in FIXED), "x_email"]
+    names = columns_of(LAYOUT, TABLE_PARTS["records"])
     for first in range(1, count + 1, BATCH):
         some = min(BATCH, count + 1 - first)
         records = [(*sql.stored(row),) for row in rows(first, some)]

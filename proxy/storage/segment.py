@@ -9,8 +9,8 @@ frees and the next one takes), it reports a conflict that is none; the caller de
 again, one change at a time.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Generic, TypeVar
 
 from proxy.storage.changes import (
     ANY_ROW,
@@ -36,7 +36,7 @@ from proxy.storage.changes import (
     Unstage,
     UpdateFile,
 )
-from proxy.storage.rows import ColumnValue, Row
+from proxy.storage.statements import TableStatements
 
 # The order in which a segment runs. Plain integers: members of an enumeration compare ten times
 # slower.
@@ -59,25 +59,7 @@ class PreconditionFailed(Exception):
         return Conflict(change, tuple(one for one in dict.fromkeys(unique) if one in self.hashes))
 
 
-class CellForm(Protocol):
-    """Storage form of the cells of a layout in one engine."""
-
-    def stored(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
-        """The parameters for them; ``VaultError(INTERNAL)`` for cells that do not fit."""
-
-
-class RowForm(Protocol):
-    """Storage form of the rows of a layout in one engine."""
-
-    @property
-    def cells(self) -> CellForm:
-        """Return the form of their cells."""
-
-    def stored(self, row: Row) -> tuple[ColumnValue, ...]:
-        """The parameters of an insert."""
-
-
-_Sql = TypeVar("_Sql", bound=RowForm)
+_Sql = TypeVar("_Sql", bound=TableStatements[Any])
 
 
 class Segment(Generic[_Sql]):
@@ -303,6 +285,35 @@ class Segment(Generic[_Sql]):
                 self._forgets.append((rid,))
         return True
 
+    def replies(self) -> list[tuple[Any, ...]]:
+        """The parameters of the replies that are kept, with the instants at which they are."""
+        return [(*change.reply, change.now) for change in self._replies]
+
+    def links(self) -> list[tuple[Any, ...]]:
+        """The rows that these replies show."""
+        return [
+            (rid, change.reply.key, change.files) for change in self._replies for rid in change.rids
+        ]
+
+    def recasts(self, part: SealedPart) -> list[tuple[Any, ...]]:
+        """The parameters of the parts that are sealed anew."""
+        return [(*after, *key, *before) for of, key, before, after in self._recasts if of is part]
+
+    def rerooted(self) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+        """The statements that put hashes in place of others, each with its rows of parameters."""
+        sql = self._sql
+        for rid, row, entries, past, files in self._reroots:
+            if row is not None:
+                before, after = map(sql.hashed, row)
+                yield sql.reroot_row, [(*after, rid, *before)]
+            if entries:
+                yield sql.reroot_tokens, [(new, old, rid) for old, new in entries]
+            if past is not None:
+                yield sql.reroot_past, [past]
+            for was, file in files:
+                part = (file.name, file.sealed, file.file_id, rid, was.name, was.sealed)
+                yield sql.reroot_file, [part]
+
     #: By kind what takes a change in, or answers ``False`` when the segment has to run first.
     adding: ClassVar[dict[type[Any], Callable[["Segment[Any]", Any], bool]]] = {
         Insert: _insert,
@@ -335,3 +346,9 @@ def row_left_by(change: Attach | UpdateFile | Detach) -> int | None:
         if isinstance(change, UpdateFile) and change.holder != change.file.rid
         else None
     )
+
+
+def amended(change: UpdateFile) -> tuple[Any, ...]:
+    """The parameters of the change of a file."""
+    file, holder, was = change
+    return (*file[1:5], *file[6:], file.file_id, holder, was)

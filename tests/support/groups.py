@@ -11,10 +11,10 @@ from proxy.errors import VaultError
 from proxy.storage.changes import Change, Conflict
 from proxy.storage.rows import File, Past, StoredReply, read_staged
 from proxy.storage.sqlite.apply import apply_group
-from proxy.storage.sqlite.inserts import FILE, PAST, REPLY
 from proxy.storage.sqlite.migrations import run_migrations
 from proxy.storage.sqlite.statements import TABLES, Statements, make
 from proxy.storage.sqlite.tallies import WriterConnection
+from proxy.storage.statements import FILE, PAST, REPLY
 from tests.support.memory_table import Table
 from tests.support.rows import LAYOUT
 
@@ -77,7 +77,10 @@ class Pair:
         staged = [read_staged(raw) for raw in self._all(sql.waiting, (2**62, 1000))]
         tokens = self._all(f"SELECT hash, rid FROM t_{LAYOUT.table} ORDER BY hash, rid")
         beside = [
-            sorted(read(raw) for raw in self._all(f"SELECT {columns} FROM {prefix}_{LAYOUT.table}"))
+            sorted(
+                read(raw)
+                for raw in self._all(f"SELECT {', '.join(columns)} FROM {prefix}_{LAYOUT.table}")
+            )
             for prefix, columns, read in (
                 ("h", PAST, Past._make),
                 ("f", FILE, File._make),

@@ -15,13 +15,12 @@ from proxy.storage.changes import (
     Detach,
     Insert,
     Replace,
-    Reroot,
     SealedPart,
     StageRow,
     UpdateFile,
 )
 from proxy.storage.postgres.statements import TableSql, arrays
-from proxy.storage.segment import PreconditionFailed, Segment, row_left_by
+from proxy.storage.segment import PreconditionFailed, Segment, amended, row_left_by
 
 #: One accepted commit: the future that waits for it, the statements of its table, its changes.
 QueuedCommit = tuple[asyncio.Future[None], TableSql, Sequence[Change]]
@@ -94,7 +93,7 @@ class PostgresSegment(Segment[TableSql]):
         for text, moves in (
             (sql.doubt, self._doubts),
             (sql.unstage, self._unstages),
-            (sql.drop_tokens, self._drops),
+            (sql.drop_token, self._drops),
             (sql.add_existing, self._adds),
             (sql.blank, self._cleared),
         ):
@@ -102,11 +101,12 @@ class PostgresSegment(Segment[TableSql]):
         for change in self._files:  # one may free the name that the next one takes
             await self._write_file(connection, change)
         if self._replies:
-            await self._write_replies(connection)
-        if self._recasts:
-            await self._recast(connection)
-        for reroot in self._reroots:
-            await self._reroot_all(connection, reroot)
+            await _each(connection, sql.remember, self.replies())
+            await _many(connection, sql.link, self.links())
+        for part in SealedPart if self._recasts else ():
+            await _many(connection, sql.recast[part], self.recasts(part))
+        for text, moves in self.rerooted():
+            await _many(connection, text, moves)
         return len(self._inserts) - (await self._remove(connection) if self._removes else 0)
 
     async def _write_new(self, connection: Any) -> None:
@@ -125,46 +125,16 @@ class PostgresSegment(Segment[TableSql]):
     async def _write_file(self, connection: Any, change: Attach | UpdateFile | Detach) -> None:
         sql = self._sql
         if isinstance(change, Attach):
-            done = await connection.execute(sql.attach, *change.file)
+            await _each(connection, sql.attach, [change.file])
         elif isinstance(change, Detach):
-            done = str(await connection.fetchval(sql.detach, change.file_id, change.rid))
+            if not await connection.fetchval(sql.detach, change.file_id, change.rid):
+                raise PreconditionFailed
         else:
-            file, holder, was = change
-            await connection.execute(sql.doom_other, file.file_id, holder, file.object)
-            values = (*file[1:5], *file[6:], file.file_id, holder, was)
-            done = await connection.execute(sql.amend, *values)
-        if _count(done) != 1:
-            raise PreconditionFailed
+            values = amended(change)
+            await connection.execute(sql.doom_other, *values[6:8], change.file.object)
+            await _each(connection, sql.amend, [values])
         if (rid := row_left_by(change)) is not None:
             await connection.execute(sql.blank_files, rid)
-
-    async def _write_replies(self, connection: Any) -> None:
-        replies = [(*change.reply, change.now) for change in self._replies]
-        await _each(connection, self._sql.remember, replies)
-        links = [
-            (rid, change.reply.key, change.files) for change in self._replies for rid in change.rids
-        ]
-        await _many(connection, self._sql.link, links)
-
-    async def _recast(self, connection: Any) -> None:
-        for part in SealedPart:
-            moves = [
-                (*after, *key, *before) for of, key, before, after in self._recasts if of is part
-            ]
-            await _many(connection, self._sql.recast[part], moves)
-
-    async def _reroot_all(self, connection: Any, change: Reroot) -> None:
-        sql = self._sql
-        if change.row is not None:
-            before, after = map(sql.hashed, change.row)
-            await connection.execute(sql.reroot_row, *after, change.rid, *before)
-        entries = [(new, old, change.rid) for old, new in change.entries]
-        await _many(connection, sql.reroot_tokens, entries)
-        if change.past is not None:
-            await connection.execute(sql.reroot_past, *change.past)
-        for was, file in change.files:
-            values = (file.name, file.sealed, file.file_id, change.rid, was.name, was.sealed)
-            await connection.execute(sql.reroot_file, *values)
 
     async def _remove(self, connection: Any) -> int:
         rids = [rid for (rid,) in self._removes]
@@ -176,12 +146,12 @@ class PostgresSegment(Segment[TableSql]):
         return len(gone)
 
 
-async def _many(connection: Any, text: str, changes: list[Any]) -> None:
+async def _many(connection: Any, text: str, changes: Sequence[tuple[Any, ...]]) -> None:
     if changes:
         await connection.execute(text, *arrays(changes))
 
 
-async def _each(connection: Any, text: str, changes: list[Any]) -> None:
+async def _each(connection: Any, text: str, changes: Sequence[tuple[Any, ...]]) -> None:
     """``PreconditionFailed`` unless the statement changed one row for each of its changes."""
     if changes and _count(await connection.execute(text, *arrays(changes))) != len(changes):
         raise PreconditionFailed

@@ -8,14 +8,11 @@ transaction that sees one. Sums are exact, for the server adds up without a boun
 nothing negates the whole of one.
 """
 
-import itertools
-import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any as Anything
 
 from proxy.storage.postgres.columns import PREFIX, text_prefix
-from proxy.storage.postgres.statements import TableSql
+from proxy.storage.postgres.statements import TableSql, numbered
 from proxy.storage.query import (
     AggregateFunction,
     AggregateGroup,
@@ -55,13 +52,6 @@ _NEVER_EMPTY = ("@rid", "@created_at", "@updated_at", "@version")
 
 _NEVER: SqlText = ("false", [])
 _ALWAYS: SqlText = ("true", [])
-
-
-@lru_cache(maxsize=1024)
-def numbered(text: str) -> str:
-    """The statement with the marks of its values numbered, as the server takes them."""
-    numbers = itertools.count(1)
-    return re.sub(r"\?", lambda _: f"${next(numbers)}", text)
 
 
 def column_sql(column: str) -> str:

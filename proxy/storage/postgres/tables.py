@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from proxy.storage.base import RawRow, TablePart, columns_of
+from proxy.storage.base import TABLE_PARTS, RawRow, TablePart, columns_of
 from proxy.storage.postgres.columns import PREFIX, enter, index_of, new_column, present_columns
 from proxy.storage.postgres.link import LONG_QUESTION, LONG_WORK, DatabaseLink
 from proxy.storage.postgres.replicas import JOINING
@@ -18,12 +18,15 @@ from proxy.storage.rows import Cells, Column, ColumnType, ColumnValue, TableLayo
 
 # ruff: noqa: S608 - names have passed query.check_names
 
-#: The columns that every table has, and their types.
-FIXED = (
-    ("rid", "bigint"), ("key", "bytea"), ("key_sealed", "bytea"), ("state", "smallint"),
-    ("version", "bigint"), ("created_at", "bigint"), ("updated_at", "bigint"),
-    ("expires_at", "bigint"), ("salt", "bytea"), ("body", "bytea"),
-)  # fmt: skip
+#: The types of columns and parameters that are no ``bigint``.
+KINDS = {
+    **dict.fromkeys(
+        ("key", "key_sealed", "salt", "body", "hash", "file_id", "name", "sealed", "digest"),
+        "bytea",
+    ),
+    **dict.fromkeys(("state", "kind", "answered"), "smallint"),
+    "object": "text",
+}
 #: The column whose hash names the part of a row, by the letter of the table.
 _PARTED_BY = {"r": "rid", "t": "hash", "h": "rid", "i": "key", "l": "rid"}
 
@@ -41,6 +44,7 @@ class EncodedCells(Cells):
     def __init__(self, columns: tuple[Column, ...]) -> None:
         super().__init__(columns)
         self.texts = [at for at, column in enumerate(columns) if column.type is ColumnType.TEXT]
+        self.plain = self.plain and not self.texts
 
     def stored(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
         return self.encoded(super().stored(cells))
@@ -114,9 +118,8 @@ def _create(layout: TableLayout, partitions: int) -> list[str]:
     table = layout.table
     fixed = ", ".join(
         [
-            f"{name} {kind}{'' if name in _NULLABLE else ' NOT NULL'}"
-            for name, kind in FIXED
-            if name != "rid"
+            f"{name} {KINDS.get(name, 'bigint')}{'' if name in _NULLABLE else ' NOT NULL'}"
+            for name in TABLE_PARTS["records"].columns[1:]
         ]
     )
     return [

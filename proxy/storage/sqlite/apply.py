@@ -13,16 +13,19 @@ from typing import Any, Final, NamedTuple
 from proxy.errors import VaultError
 from proxy.storage.changes import (
     AddVersion,
+    Attach,
     Change,
     CommitWaiter,
     Conflict,
+    Detach,
     Insert,
     Reindex,
     Replace,
     SealedPart,
     StageRow,
+    UpdateFile,
 )
-from proxy.storage.segment import PreconditionFailed, Segment, row_left_by
+from proxy.storage.segment import PreconditionFailed, Segment, amended, row_left_by
 from proxy.storage.sqlite.file import is_of_the_store, is_taken, translated_error
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.tallies import WriterConnection
@@ -71,8 +74,8 @@ class ChangeBatch(Segment[Statements]):
             self._write_beside(connection)
         if self._recasts:
             self._recast(connection)
-        for change in self._reroots:
-            sql.reroot(connection, change)
+        for text, rows in self.rerooted():
+            many(text, rows)
         return len(self._inserts) - (self._remove(connection) if self._removes else 0)
 
     def _write_new(self, connection: WriterConnection) -> None:
@@ -111,48 +114,63 @@ class ChangeBatch(Segment[Statements]):
 
     def _write_past(self, connection: Connection) -> None:
         self._sql.used.past = True
-        connection.executemany(self._sql.aux.inscribe, self._inscribes)
+        connection.executemany(self._sql.inscribe, self._inscribes)
 
     def _write_beside(self, connection: Connection) -> None:
-        aux = self._sql.aux
-        if self._cleared and self._sql.used.links:
-            connection.executemany(aux.blank, self._cleared)
+        sql, many = self._sql, connection.executemany
+        if self._cleared and sql.used.links:
+            many(sql.blank, self._cleared)
         if self._files:
-            self._sql.used.files = True
+            sql.used.files = True
         for change in self._files:  # one may free the name that the next one takes
-            if not aux.file(connection, change):
+            if not write_file(connection, sql, change):
                 raise PreconditionFailed
-            if self._sql.used.links and (rid := row_left_by(change)) is not None:
-                connection.execute(aux.blank_files, (rid,))
+            if sql.used.links and (rid := row_left_by(change)) is not None:
+                connection.execute(sql.blank_files, (rid,))
         if self._replies:
-            replies = [(*change.reply, change.now) for change in self._replies]
-            if connection.executemany(aux.remember, replies).rowcount != len(replies):
+            if many(sql.remember, self.replies()).rowcount != len(self._replies):
                 raise PreconditionFailed
-            if any(change.rids for change in self._replies):
-                self._sql.used.links = True
-            if self._sql.used.links:
-                aux.show(connection, self._replies)
+            links = self.links()
+            sql.used.links = sql.used.links or bool(links)
+            if sql.used.links:  # of rows that are gone by now they show nothing
+                many(sql.unlink_reply, [(change.reply.key,) for change in self._replies])
+                many(sql.link, links)
+                many(sql.blank_late, [link[:2] for link in links])
 
     def _recast(self, connection: Connection) -> None:
         for part in SealedPart:
-            moves = [
-                (*after, *key, *before) for of, key, before, after in self._recasts if of is part
-            ]
-            if moves:
-                connection.executemany(self._sql.aux.recast[part], moves)
+            if moves := self.recasts(part):
+                connection.executemany(self._sql.recast[part], moves)
 
     def _remove(self, connection: Connection) -> int:
-        aux, used = self._sql.aux, self._sql.used
-        if used.past:
-            connection.executemany(aux.forget, self._forgets)
-        if used.files:
-            connection.executemany(aux.doom_of_row, self._removes)
-            connection.executemany(aux.remove_files, self._removes)
-        if used.links:
-            aux.remove_shown(connection, self._removes)
-        connection.executemany(self._sql.remove_tokens, self._removes)
-        connection.executemany(self._sql.remove_staged, self._removes)
-        return connection.executemany(self._sql.remove, self._removes).rowcount
+        sql, many, rids = self._sql, connection.executemany, self._removes
+        if sql.used.past:
+            many(sql.forget, self._forgets)
+        if sql.used.files:
+            many(sql.doom_of_row, rids)
+            many(sql.remove_files, rids)
+        if sql.used.links:
+            many(sql.blank, rids)
+            many(sql.unlink, rids)
+        many(sql.remove_tokens, rids)
+        many(sql.remove_staged, rids)
+        return many(sql.remove, rids).rowcount
+
+
+def write_file(
+    connection: Connection, sql: Statements, change: Attach | UpdateFile | Detach
+) -> bool:
+    """Make one change to files; ``False`` when its precondition does not hold."""
+    values: tuple[Any, ...]
+    if isinstance(change, Attach):
+        text, values = sql.attach, change.file
+    elif isinstance(change, Detach):
+        text, values = sql.detach, (change.file_id, change.rid)
+        connection.execute(sql.doom_one, values)
+    else:
+        text, values = sql.amend, amended(change)
+        connection.execute(sql.doom_other, (*values[6:8], change.file.object))
+    return connection.execute(text, values).rowcount == 1
 
 
 #: An accepted commit: its waiter, the statements of its table, its changes. A tuple, for speed.

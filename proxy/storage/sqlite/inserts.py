@@ -12,8 +12,6 @@ from operator import itemgetter
 from sqlite3 import Connection
 from typing import Any
 
-from proxy.storage.changes import ANY_ROW, Attach, Detach, Remember, UpdateFile
-
 #: Rows from which on they are inserted many a statement; fewer go row by row, which costs no more.
 _FEW = 16
 #: Rows that one statement then inserts: any number is a few of these. Each statement makes the
@@ -143,13 +141,6 @@ def _used(rows: Sequence[_Values]) -> frozenset[int]:
 # their kind was written (``Used``): removing a row looks for past versions and files only if there
 # have been some.
 
-# ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
-
-#: Columns of each table, in the order of ``Past``, ``File`` and ``Reply``.
-PAST = "rid, version, key, at, salt, body"
-FILE = "file_id, rid, name, object, size, created_at, updated_at, sealed"
-REPLY = "key, expires_at, digest, sealed"
-
 DOOMED = "SELECT object FROM doomed ORDER BY id LIMIT ?"
 ABSOLVE = "DELETE FROM doomed WHERE object = ?"
 
@@ -166,140 +157,6 @@ class Used:
         self.past = past
         self.files = files
         self.links = links
-
-
-class AuxStatements:
-    """The statements on the auxiliary tables of one table's rows."""
-
-    def __init__(self, table: str) -> None:
-        rows, past, files, links = (f"{prefix}_{table}" for prefix in "rhfl")
-        there = f"EXISTS (SELECT 1 FROM {rows} WHERE rid = ?1)"
-        self.inscribe = f"INSERT INTO {past} ({PAST}) VALUES (?, ?, ?, ?, ?, ?)"
-        self.forget = f"DELETE FROM {past} WHERE rid = ?1 AND {there}"
-        self.attach = (
-            f"INSERT INTO {files} ({FILE}) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8"
-            f" WHERE EXISTS (SELECT 1 FROM {rows} WHERE rid = ?2)"
-        )
-        self.amend = (
-            f"UPDATE {files} SET rid = ?1, name = ?2, object = ?3, size = ?4, updated_at = ?5, "
-            "sealed = ?6"
-            f" WHERE file_id = ?7 AND rid = ?8 AND object = coalesce(?9, object) AND {there}"
-        )
-        self.detach = f"DELETE FROM {files} WHERE file_id = ? AND rid = ?"
-        doom = f"INSERT OR IGNORE INTO doomed (object) SELECT object FROM {files}"
-        self.doom_other = f"{doom} WHERE file_id = ? AND rid = ? AND object <> ?"
-        self.doom_one = f"{doom} WHERE file_id = ? AND rid = ?"
-        self.doom_of_row = f"{doom} WHERE rid = ? ORDER BY created_at, file_id"
-        self.remove_files = f"DELETE FROM {files} WHERE rid = ?"
-        self._replying(table)
-        newest = "WHERE key = ? ORDER BY at DESC, version DESC, rid DESC LIMIT ? OFFSET ?"
-        self.past = f"SELECT {PAST} FROM {past} {newest}"
-        self.past_sizes = f"SELECT length(body) FROM {past} {newest}"
-        self.past_scan = (
-            f"SELECT {PAST} FROM {past} WHERE (rid, version) > (?, ?) ORDER BY rid, version LIMIT ?"
-        )
-        self.pasts = f"SELECT count(*) FROM {past} WHERE key = ?"
-        self.files_head = f"SELECT {FILE} FROM {files} WHERE rid IN"
-        self.file_scan = f"SELECT {FILE} FROM {files} WHERE file_id > ? ORDER BY file_id LIMIT ?"
-        #: By ``Part``: the new bytes, the place, the bytes that have to be there.
-        self.recast = (
-            (
-                f"UPDATE {rows} SET body = ?, key_sealed = ? WHERE rid = ? AND body = ? AND "
-                "key_sealed IS ?"
-            ),
-            f"UPDATE s_{table} SET body = ? WHERE sid = ? AND rid = ? AND body = ?",
-            f"UPDATE {past} SET body = ? WHERE rid = ? AND version = ? AND body = ?",
-            f"UPDATE {files} SET sealed = ? WHERE file_id = ? AND rid = ? AND sealed = ?",
-        )
-        self.reroot_past = f"UPDATE {past} SET key = ? WHERE key = ?"
-        self.reroot_file = (
-            f"UPDATE {files} SET name = ?, sealed = ? WHERE file_id = ? AND rid = ? AND name = ?"
-            " AND sealed = ?"
-        )
-        self.prune_past = (
-            f"DELETE FROM {past} WHERE rowid IN"
-            f" (SELECT rowid FROM {past} WHERE at < ? ORDER BY at, rid, version LIMIT ?)"
-        )
-        self.has_past = f"SELECT EXISTS (SELECT 1 FROM {past})"
-        self.has_files = f"SELECT EXISTS (SELECT 1 FROM {files})"
-        self.has_links = f"SELECT EXISTS (SELECT 1 FROM {links})"
-
-    def _replying(self, table: str) -> None:
-        replies, links = f"i_{table}", f"l_{table}"
-        there = f"EXISTS (SELECT 1 FROM r_{table} WHERE rid = ?1)"
-        self.remember = (
-            f"INSERT INTO {replies} ({REPLY}) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
-            " SET expires_at = excluded.expires_at, digest = excluded.digest, sealed = "
-            "excluded.sealed"
-            " WHERE expires_at <= ?"
-        )
-        self.unlink_reply = f"DELETE FROM {links} WHERE reply = ?"
-        self.link = f"INSERT INTO {links} (rid, reply, files) VALUES (?, ?, ?)"
-        # Its row may have gone between the write and this answer, which is kept after it.
-        self.blank_late = (
-            f"UPDATE {replies} SET sealed = x'' WHERE key = ?2 AND ?1 >= 0 AND NOT {there}"
-        )
-        blank = (
-            f"UPDATE {replies} SET sealed = x'' WHERE key IN (SELECT reply FROM {links} WHERE "
-            f"rid IN (?1, {ANY_ROW})"
-        )
-        self.blank = f"{blank} AND {there})"
-        self.blank_files = f"{blank} AND files)"
-        self.unlink = f"DELETE FROM {links} WHERE rid IN (?1, {ANY_ROW}) AND {there}"
-        self.prune_links = (
-            f"DELETE FROM {links} WHERE reply IN"
-            f" (SELECT key FROM {replies} WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?)"
-        )
-        self.reply = f"SELECT {REPLY} FROM {replies} WHERE key = ? AND expires_at > ?"
-        self.reply_scan = f"SELECT {REPLY} FROM {replies} WHERE key > ? ORDER BY key LIMIT ?"
-        self.prune_replies = (
-            f"DELETE FROM {replies} WHERE rowid IN"
-            f" (SELECT rowid FROM {replies} WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?)"
-        )
-
-    def used(self, connection: Connection) -> Used:
-        """Return which auxiliary tables have rows now."""
-        past, files, links = (
-            bool(connection.execute(text).fetchone()[0])
-            for text in (self.has_past, self.has_files, self.has_links)
-        )
-        return Used(past=past, files=files, links=links)
-
-    def prune(self, connection: Connection, before: int, now: int, limit: int) -> int:
-        """Run ``Store.prune`` inside the caller's transaction."""
-        past = connection.execute(self.prune_past, (before, limit)).rowcount
-        connection.execute(self.prune_links, (now, limit))
-        return past + connection.execute(self.prune_replies, (now, limit)).rowcount
-
-    def show(self, connection: Connection, changes: Sequence[Remember]) -> None:
-        """Note of replies which rows they show; one whose row is gone by now shows nothing."""
-        connection.executemany(self.unlink_reply, [(change.reply.key,) for change in changes])
-        links = [(rid, change.reply.key, change.files) for change in changes for rid in change.rids]
-        if links:
-            connection.executemany(self.link, links)
-            connection.executemany(self.blank_late, [link[:2] for link in links])
-
-    def remove_shown(self, connection: Connection, rids: Sequence[tuple[int]]) -> None:
-        """Take away the sealed bytes of replies that show one of these rows."""
-        connection.executemany(self.blank, rids)
-        connection.executemany(self.unlink, rids)
-
-    def file(self, connection: Connection, change: Attach | UpdateFile | Detach) -> bool:
-        """Make one change to files; ``False`` when its precondition does not hold."""
-        if isinstance(change, Attach):
-            return connection.execute(self.attach, change.file).rowcount == 1
-        if isinstance(change, Detach):
-            key = (change.file_id, change.rid)
-            connection.execute(self.doom_one, key)
-            return connection.execute(self.detach, key).rowcount == 1
-        file, holder, was = change
-        connection.execute(self.doom_other, (file.file_id, holder, file.object))
-        return (
-            connection.execute(
-                self.amend, (*file[1:5], *file[6:], file.file_id, holder, was)
-            ).rowcount
-            == 1
-        )
 
 
 def create_aux_tables(table: str) -> list[str]:

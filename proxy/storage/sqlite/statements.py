@@ -1,31 +1,16 @@
-"""Every statement on the tables of one schema, in one place and made once.
+"""The statements on the tables of one schema as SQLite has them, and what makes these tables."""
 
-A schema has three main tables: ``r_<table>`` holds the rows, ``s_<table>`` the staged changes,
-``t_<table>`` the token index; ``sqlite_beside`` has three more. The prefixes keep a layout's names
-apart from SQLite's and from the fixed columns (``x_<column>``). The number of a row's staged
-changes is counted at each read, not stored: the index of a nearly empty table answers in a fraction
-of a microsecond, and a count that is not stored cannot drift or cost a rewrite.
-"""
-
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from sqlite3 import Connection
 from typing import Any
 
 from proxy.errors import Code, VaultError
-from proxy.storage.changes import Reroot
-from proxy.storage.query import ValidatedQuery
-from proxy.storage.rows import (
-    ERASED_AT,
-    TOKEN_RIDS,
-    Cells,
-    Column,
-    ColumnValue,
-    Row,
-    RowState,
-    TableLayout,
-)
-from proxy.storage.sqlite.inserts import AuxStatements, Inserts, Rows, Used, create_aux_tables
+from proxy.storage.changes import ANY_ROW
+from proxy.storage.rows import TOKEN_RIDS, Cells, Column, TableLayout
+from proxy.storage.sqlite.inserts import Inserts, Rows, Used, create_aux_tables
+from proxy.storage.statements import FIXED, REPLY, TableStatements
 
 # ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
 
@@ -37,15 +22,10 @@ _LENGTHS = (
 )
 _LONGEST = _LENGTHS[-1]
 _MARKS = tuple(", ".join("?" * length) for length in _LENGTHS)
-#: By whether the column is set: a foreign program may have written any number there.
-_STATES = (RowState.LIVE, RowState.PENDING)
-_FIXED = "rid, key, key_sealed, state, version, created_at, updated_at, expires_at, salt, body"
-_WIDTH = 10  #: how many fixed columns there are
-BODY_COLUMN = 9  #: which of them is the sealed body
+BODY_COLUMN = 9  #: which of the fixed columns is the sealed body
 #: Bytes of bodies that are read on the event loop at once: four million take it 8 ms.
 SHORT_BODIES = 128 * 1024
 _IS_SHORT = f"length(r.body) <= {SHORT_BODIES}"
-_STAGED = "sid, rid, kind, at, doubt, answered, body"
 
 
 class Listed:
@@ -76,169 +56,139 @@ class Listed:
             yield text, [*part, *[part[-1]] * (_LENGTHS[index] - len(part))]
 
 
-class Statements:
-    """The statements on one layout; ``dropped``: columns of the table that it does not name."""
+class Statements(TableStatements[Listed]):
+    """The statements on one layout; ``dropped``: columns of the table that it does not name.
+
+    Most tables of most vaults never have past versions, files or replies. So these cost no
+    statement before the first of their kind was written (``used``).
+    """
+
+    same = "IS"
 
     def __init__(
         self, layout: TableLayout, dropped: Sequence[str] = (), used: Used | None = None
     ) -> None:
-        self.layout = layout
-        self.cells = Cells(layout.columns)
-        self.validated = ValidatedQuery(layout)
-        self.aux = AuxStatements(layout.table)
         self.used = used or Used()
         self.prompt: dict[Any, Any] = {}  #: statements of small questions, by their kind
-        self._writing(layout, dropped)
-        self._staging(layout.table)
-        self._indexing(layout.table)
-        self._reading(layout)
-
-    def _writing(self, layout: TableLayout, dropped: Sequence[str]) -> None:
-        rows = f"r_{layout.table}"
-        extra = [f"x_{column.name}" for column in layout.columns]
-        self.inserts = Inserts(rows, [*_FIXED.split(", "), *extra])
-        self.insert = self.inserts.single
-        self.write_rows = self.inserts.writer
-        self.release = (
-            f"UPDATE {rows} SET key = NULL, key_sealed = ?5, state = 1, updated_at = ?1 WHERE "
-            "key = ?2 AND rid <> ?3 AND rid = coalesce(?4, rid)"
-        )
-        self.accept = (
-            f"UPDATE {rows} SET state = 0, updated_at = ?, key_sealed = coalesce(?, key_sealed)"
-            " WHERE rid = ? AND state = 1"
-        )
-        self.bind = (
-            f"UPDATE {rows} SET key = ?1, key_sealed = ?2, state = 0, updated_at = ?3"
-            " WHERE rid = ?4 AND (key IS NULL OR key = ?1)"
-        )
-        # Parameters: version, created_at, updated_at, expires_at, salt, body, the columns, rid,
-        # version expected.
-        last = 6 + len(extra)
-        values = "".join(f", {name} = ?{number}" for number, name in enumerate(extra, 7))
-        values += "".join(f", x_{name} = NULL" for name in dropped)
-        fresh = f"version = ?1, updated_at = ?3, expires_at = ?4, salt = ?5, body = ?6{values}"
-        at = f"WHERE rid = ?{last + 1} AND version = ?{last + 2}"
-        # The creation time of a row never changes. A statement that sets it would move the index
-        # entry all the same.
-        self.replace = f"UPDATE {rows} SET {fresh} {at} AND created_at = ?2"
-        self.replace_all = f"UPDATE {rows} SET created_at = ?2, {fresh} {at}"
-        rooted = ["key", "body", *extra]
-        self.reroot_row = (
-            f"UPDATE {rows} SET {', '.join(f'{name} = ?' for name in rooted)} WHERE rid = ? AND "
-            + " AND ".join(f"{name} IS ?" for name in rooted)
-        )
-        self.remove = f"DELETE FROM {rows} WHERE rid = ?"
-        self.holders = Listed(f"SELECT 1 FROM {rows} WHERE key IN", "LIMIT 1")
-        self.grow = "UPDATE tables SET rows = rows + ? WHERE name = ?"
-
-    def _staging(self, table: str) -> None:
-        staged = f"s_{table}"
-        self.stage = (
-            f"INSERT INTO {staged} ({_STAGED}) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7"
-            f" WHERE EXISTS (SELECT 1 FROM r_{table} WHERE rid = ?2)"
-        )
-        self.doubt = f"UPDATE {staged} SET doubt = ?, answered = ? WHERE sid = ? AND rid = ?"
-        self.unstage = f"DELETE FROM {staged} WHERE sid = ? AND rid = ?"
-        self.remove_staged = f"DELETE FROM {staged} WHERE rid = ?"
-
-    def _indexing(self, table: str) -> None:
-        tokens = f"t_{table}"
-        self.claims = Rows(f"INSERT INTO {tokens} (hash, rid)", 2)
-        self.shares = Rows(f"INSERT OR IGNORE INTO {tokens} (hash, rid)", 2)
-        self.add_existing = (
-            f"INSERT OR IGNORE INTO {tokens} (hash, rid) SELECT ?1, ?2"
-            f" WHERE EXISTS (SELECT 1 FROM r_{table} WHERE rid = ?2)"
-        )
-        self.drop_token = f"DELETE FROM {tokens} WHERE hash = ? AND rid = ?"
-        self.reroot_token = f"UPDATE OR REPLACE {tokens} SET hash = ? WHERE hash = ? AND rid = ?"
-        self.remove_tokens = f"DELETE FROM {tokens} WHERE rid = ?"
-        self.taken = Listed(f"SELECT DISTINCT hash FROM {tokens} WHERE hash IN")
-
-    def _reading(self, layout: TableLayout) -> None:
-        rows, staged, tokens = (f"{prefix}_{layout.table}" for prefix in "rst")
-        waiting = f"(SELECT count(*) FROM {staged} AS s WHERE s.rid = r.rid)"
-        fixed, body = _FIXED.rsplit(", ", 1)
-        others = [f"x_{one.name}" for one in layout.columns]
-        self._columns = fixed, waiting, others
-        columns = ", ".join((fixed, body, waiting, *others))
-        select = self.head = f"SELECT {columns} FROM {rows} AS r WHERE"
-        self.rows = Listed(f"{select} rid IN")
-        self.sizes = Listed(f"SELECT rid, length(body) FROM {rows} WHERE rid IN")
-        self.scan = f"{select} rid > ? ORDER BY rid LIMIT ?"
-        self.files = Listed(self.aux.files_head, "ORDER BY created_at, file_id")
-        short = f"SELECT {self.columns_with(_IS_SHORT)} FROM {rows} AS r WHERE"
+        table = layout.table
+        self.counted = f"SELECT rows FROM tables WHERE name = '{table}'"
+        self.reroot_tokens = f"UPDATE OR REPLACE t_{table} SET hash = ? WHERE hash = ? AND rid = ?"
+        super().__init__(layout, Cells(layout.columns), ())
+        self._inserting(dropped)
+        self._filing(table)
+        self._replying(table)
+        self.sizes = Listed(f"SELECT rid, length(body) FROM r_{table} WHERE rid IN")
+        short = f"SELECT {self.columns_with(_IS_SHORT)} FROM r_{table} AS r WHERE"
         self.short_rows = Listed(f"{short} rid IN")
         self.by_keys = Listed(f"{short} key IN")
+        entries = f"FROM t_{table} WHERE hash"
         self.by_tokens = Listed(
-            f"SELECT hash, rid FROM {tokens} WHERE hash IN", "ORDER BY hash, rid LIMIT <limit>"
+            f"SELECT hash, rid {entries} IN", "ORDER BY hash, rid LIMIT <limit>"
         )
-        self.by_token = f"SELECT rid FROM {tokens} WHERE hash = ? ORDER BY rid LIMIT {TOKEN_RIDS}"
-        self.staged = Listed(f"SELECT {_STAGED} FROM {staged} WHERE rid IN", "ORDER BY sid")
-        self.pending = f"{select} state = 1 AND updated_at < ? ORDER BY updated_at, rid LIMIT ?"
-        self.waiting = f"SELECT {_STAGED} FROM {staged} WHERE at < ? ORDER BY at, sid LIMIT ?"
-        self.expired = (
-            f"SELECT rid FROM {rows} WHERE expires_at <= ? ORDER BY expires_at, rid LIMIT ?"
+        self.by_token = f"SELECT rid {entries} = ? ORDER BY rid LIMIT {TOKEN_RIDS}"
+
+    def change(
+        self, letter: str, sets: str, where: str, names: Sequence[str], *, there: bool = False
+    ) -> str:
+        name = f"{letter}_{self.layout.table} AS {letter}"
+        head = f"UPDATE {name} SET {sets}" if sets else f"DELETE FROM {name}"
+        row = f" AND {self._there(':rid')}" if there else ""
+        marks = {name: f"?{number}" for number, name in enumerate(names, 1)}
+        return re.sub(r":(\w+)", lambda mark: marks[mark[1]], f"{head} WHERE {where}{row}")
+
+    def put(
+        self, letter: str, names: Sequence[str], *, there: bool = False, known: str = ""
+    ) -> str:
+        marks = ", ".join([f"?{number}" for number in range(1, len(names) + 1)])
+        row = f"?{names.index('rid') + 1}" if there else ""
+        values = f"SELECT {marks} WHERE {self._there(row)}" if there else f"VALUES ({marks})"
+        ignored = f" ON CONFLICT {known} DO NOTHING" if known else ""
+        return f"INSERT INTO {letter}_{self.layout.table} ({', '.join(names)}) {values}{ignored}"
+
+    def question(self, text: str) -> str:
+        return text
+
+    def listed(self, head: str, column: str, tail: str = "") -> Listed:
+        return Listed(f"{head} {column} IN", tail)
+
+    def _there(self, rid: str = "?1") -> str:
+        return f"EXISTS (SELECT 1 FROM r_{self.layout.table} WHERE rid = {rid})"
+
+    def _inserting(self, dropped: Sequence[str]) -> None:
+        table, columns = self.layout.table, [*FIXED, *self._further]
+        self.inserts = Inserts(f"r_{table}", columns)
+        self.insert = self.inserts.single
+        self.write_rows = self.inserts.writer
+        moved = columns[4:]
+        self.replace_all = self.replacing(moved, dropped, "")
+        # The creation time of a row never changes. A statement that sets it would move the index
+        # entry all the same.
+        others = [name for name in moved if name != "created_at"]
+        self.replace = self.replacing(others, dropped, " AND r.created_at = :created_at")
+        self.claims = Rows(f"INSERT INTO t_{table} (hash, rid)", 2)
+        self.shares = Rows(f"INSERT OR IGNORE INTO t_{table} (hash, rid)", 2)
+        self.taken = Listed(f"SELECT DISTINCT hash FROM t_{table} WHERE hash IN")
+        self.holders = Listed(f"SELECT 1 FROM r_{table} WHERE key IN", "LIMIT 1")
+        self.remove, self.remove_staged, self.remove_tokens, self.remove_files = (
+            f"DELETE FROM {letter}_{table} WHERE rid = ?" for letter in "rstf"
         )
-        hidden = f"(SELECT count(*) FROM {rows} WHERE state = 1 AND updated_at"
-        self.count = (
-            f"SELECT (SELECT rows FROM tables WHERE name = '{layout.table}')"
-            f" - {hidden} >= {ERASED_AT}), {hidden} < {ERASED_AT}), (SELECT count(*) FROM {staged})"
+        self.grow = "UPDATE tables SET rows = rows + ? WHERE name = ?"
+
+    def _filing(self, table: str) -> None:
+        past, files = f"h_{table}", f"f_{table}"
+        self.forget = f"DELETE FROM {past} WHERE rid = ?1 AND {self._there()}"
+        self.detach = f"DELETE FROM {files} WHERE file_id = ? AND rid = ?"
+        doom = f"INSERT OR IGNORE INTO doomed (object) SELECT object FROM {files} WHERE"
+        self.doom_one = f"{doom} file_id = ? AND rid = ?"
+        self.doom_other = f"{self.doom_one} AND object <> ?"
+        self.doom_of_row = f"{doom} rid = ? ORDER BY created_at, file_id"
+        self.prune_past = (
+            f"DELETE FROM {past} WHERE rowid IN"
+            f" (SELECT rowid FROM {past} WHERE at < ? ORDER BY at, rid, version LIMIT ?)"
         )
+
+    def _replying(self, table: str) -> None:
+        replies, links = f"i_{table}", f"l_{table}"
+        self.remember = (
+            f"INSERT INTO {replies} ({', '.join(REPLY)}) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (key) DO UPDATE SET expires_at = excluded.expires_at,"
+            " digest = excluded.digest, sealed = excluded.sealed WHERE expires_at <= ?"
+        )
+        self.unlink_reply = f"DELETE FROM {links} WHERE reply = ?"
+        self.link = f"INSERT INTO {links} (rid, reply, files) VALUES (?, ?, ?)"
+        blank = f"UPDATE {replies} SET sealed = x'' WHERE key"
+        # Its row may have gone between the write and this answer, which is kept after it.
+        self.blank_late = f"{blank} = ?2 AND ?1 >= 0 AND NOT {self._there()}"
+        shown = f"WHERE rid IN (?1, {ANY_ROW})"
+        self.blank = f"{blank} IN (SELECT reply FROM {links} {shown} AND {self._there()})"
+        self.blank_files = f"{blank} IN (SELECT reply FROM {links} {shown} AND files)"
+        self.unlink = f"DELETE FROM {links} {shown} AND {self._there()}"
+        old = f"FROM {replies} WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?"
+        self.prune_links = f"DELETE FROM {links} WHERE reply IN (SELECT key {old})"
+        self.prune_replies = f"DELETE FROM {replies} WHERE rowid IN (SELECT rowid {old})"
 
     def columns_with(self, test: str) -> str:
         """The columns that ``read`` takes, the body only of rows for which the test holds: short
         ones. The further columns stand behind it: SQLite would go through a long body to them.
         """
-        fixed, waiting, others = self._columns
-        behind = "".join(f", CASE WHEN {_IS_SHORT} THEN {name} END" for name in others)
-        return f"{fixed}, CASE WHEN {test} THEN body END, {waiting}{behind}"
+        fixed = ", ".join(FIXED[:BODY_COLUMN])
+        behind = "".join(f", CASE WHEN {_IS_SHORT} THEN {name} END" for name in self._further)
+        return f"{fixed}, CASE WHEN {test} THEN body END, {self.waiting_count}{behind}"
 
-    def reroot(self, connection: Connection, change: Reroot) -> None:
-        """Put hashes in place of others."""
-        if change.row is not None:
-            before, after = (
-                (row.key, row.body, *self.cells.stored(row.cells)) for row in change.row
-            )
-            connection.execute(self.reroot_row, (*after, change.rid, *before))
-        if change.entries:
-            moves = [(new, old, change.rid) for old, new in change.entries]
-            connection.executemany(self.reroot_token, moves)
-        if change.past is not None:
-            connection.execute(self.aux.reroot_past, change.past[::-1])
-        for was, file in change.files:
-            values = (file.name, file.sealed, file.file_id, change.rid, was.name, was.sealed)
-            connection.execute(self.aux.reroot_file, values)
+    def prune(self, connection: Connection, before: int, now: int, limit: int) -> int:
+        """Run ``Store.prune`` inside the caller's transaction."""
+        past = connection.execute(self.prune_past, (before, limit)).rowcount
+        connection.execute(self.prune_links, (now, limit))
+        return past + connection.execute(self.prune_replies, (now, limit)).rowcount
 
-    def stored(self, row: Row) -> tuple[ColumnValue, ...]:
-        """The parameters of ``insert``.
 
-        Plain integers: the driver looks for an adapter for anything else.
-        """
-        rid, key, sealed, state, version, created, updated, expires, salt, body, cells, _ = row
-        pending = 1 if state else 0
-        form = self.cells
-        if form.decimals or len(cells) != form.width:
-            cells = form.stored(cells)
-        return (rid, key, sealed, pending, version, created, updated, expires, salt, body, *cells)
-
-    def read_each(self, raws: Sequence[tuple[Any, ...]]) -> list[Row]:
-        """``read`` for many."""
-        if self.cells.decimals:
-            return [self.read(raw) for raw in raws]
-        new, states, staged, cells = tuple.__new__, _STATES, _WIDTH, _WIDTH + 1
-        return [
-            new(Row, (*raw[:3], states[raw[3] != 0], *raw[4:staged], raw[cells:], raw[staged]))
-            for raw in raws
-        ]
-
-    def read(self, raw: tuple[Any, ...]) -> Row:
-        """A row from what ``rows`` and its kin select."""
-        cells = raw[_WIDTH + 1 :]
-        if self.cells.decimals:
-            cells = self.cells.read(cells)
-        return tuple.__new__(
-            Row, (*raw[:3], _STATES[raw[3] != 0], *raw[4:_WIDTH], cells, raw[_WIDTH])
-        )
+def used_parts(connection: Connection, table: str) -> Used:
+    """Which of the tables behind a table's rows have rows now."""
+    past, files, links = (
+        bool(connection.execute(f"SELECT EXISTS (SELECT 1 FROM {letter}_{table})").fetchone()[0])
+        for letter in "hfl"
+    )
+    return Used(past=past, files=files, links=links)
 
 
 def create_table(layout: TableLayout) -> list[str]:
@@ -342,8 +292,8 @@ def statements(connection: Connection, layout: TableLayout, used: Used | None = 
     """
     named = {column.name for column in layout.columns}
     present = table_columns(connection, layout.table) or {}
-    used = used or AuxStatements(layout.table).used(connection)
-    return Statements(layout, [name for name in present if name not in named], used)
+    used = used or used_parts(connection, layout.table)
+    return Statements(layout, [f"x_{name}" for name in present if name not in named], used)
 
 
 def empty(connection: Connection, table: str, limit: int) -> int:
@@ -357,11 +307,10 @@ def empty(connection: Connection, table: str, limit: int) -> int:
         return 0
     sql = Statements(TableLayout(table, ()))
     rids = connection.execute(f"SELECT rid FROM r_{table} LIMIT ?", (limit,)).fetchall()
-    aux = sql.aux
     for text in (
-        aux.forget,
-        aux.doom_of_row,
-        aux.remove_files,
+        sql.forget,
+        sql.doom_of_row,
+        sql.remove_files,
         sql.remove_tokens,
         sql.remove_staged,
         sql.remove,

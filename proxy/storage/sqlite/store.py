@@ -207,16 +207,16 @@ class SqliteStore(RootedNotes):
     async def past(
         self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
     ) -> tuple[list[Past], int]:
-        aux = self._statements(table).aux
+        sql = self._statements(table)
         if room is not None:
             limit = fitting(
-                [size for (size,) in self._fetch(aux.past_sizes, (key, limit, offset))], room
+                [size for (size,) in self._fetch(sql.past_sizes, (key, limit, offset))], room
             )
-        versions = [Past(*raw) for raw in self._fetch(aux.past, (key, limit, offset))]
-        return versions, self._fetch(aux.pasts, (key,))[0][0]
+        versions = [Past(*raw) for raw in self._fetch(sql.past, (key, limit, offset))]
+        return versions, self._fetch(sql.pasts, (key,))[0][0]
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
-        text, parameters = self._statements(table).aux.past_scan, (*after, limit)
+        text, parameters = self._statements(table).past_scan, (*after, limit)
         raws = await self._readers.ask(lambda reader: reader.execute(text, parameters).fetchall())
         return [Past(*raw) for raw in raws]
 
@@ -229,21 +229,21 @@ class SqliteStore(RootedNotes):
         return by_row
 
     async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
-        raws = self._fetch(self._statements(table).aux.file_scan, (after, limit))
+        raws = self._fetch(self._statements(table).file_scan, (after, limit))
         return [File(*raw) for raw in raws]
 
     async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
-        raw = self._fetch(self._statements(table).aux.reply, (key, now))
+        raw = self._fetch(self._statements(table).reply, (key, now))
         return StoredReply(*raw[0]) if raw else None
 
     async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
-        raws = self._fetch(self._statements(table).aux.reply_scan, (after, limit))
+        raws = self._fetch(self._statements(table).reply_scan, (after, limit))
         return [StoredReply(*raw) for raw in raws]
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
-        aux = self._statements(table).aux
+        sql = self._statements(table)
         removed: int = await self._writer.call(
-            lambda connection: aux.prune(connection, before, now, limit)
+            lambda connection: sql.prune(connection, before, now, limit)
         )
         return removed
 

@@ -443,9 +443,9 @@ def test_a_replacement_leaves_the_index_of_creation_alone_unless_that_changes(pa
     same_time = Replace(row(1, body=b"v2")._replace(version=2), 1)
     moved = Replace(row(1, at=77, body=b"v3")._replace(version=3), 2)
     assert pair.run([[same_time]]) == ([None], [None])
-    assert not any("SET created_at" in text for text in ran)
+    assert not any(", created_at = " in text for text in ran)
     assert pair.run([[moved]]) == ([None], [None])
-    assert any("SET created_at" in text for text in ran)
+    assert any(", created_at = " in text for text in ran)
     pair.connection.set_trace_callback(None)
     ours, reference = pair.states()
     assert ours == reference

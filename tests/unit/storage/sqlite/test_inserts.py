@@ -7,15 +7,14 @@ import pytest
 
 from proxy.storage.changes import Attach, Detach, Insert, Remove, UpdateFile
 from proxy.storage.rows import File, Past, StoredReply
-from proxy.storage.sqlite.apply import apply_group
+from proxy.storage.sqlite.apply import apply_group, write_file
 from proxy.storage.sqlite.inserts import (
     AGE,
-    AuxStatements,
     Inserts,
     Rows,
     Used,
 )
-from proxy.storage.sqlite.statements import Statements
+from proxy.storage.sqlite.statements import Statements, used_parts
 from tests.support.groups import connect
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, outlived
 from tests.support.table import table
@@ -134,7 +133,7 @@ def test_every_statement_walks_an_index(name: str, index: str, marks: int) -> No
     plan = [
         line[3]
         for line in connection.execute(
-            f"EXPLAIN QUERY PLAN {getattr(AuxStatements(TABLE), name)}", [1] * marks
+            f"EXPLAIN QUERY PLAN {getattr(Statements(LAYOUT), name)}", [1] * marks
         )
     ]
     assert any(index in line for line in plan), plan
@@ -146,7 +145,7 @@ def test_every_statement_walks_an_index(name: str, index: str, marks: int) -> No
 
 def test_a_removal_looks_for_past_and_files_only_where_there_were_any() -> None:
     connection = connect()
-    sql = Statements(LAYOUT, used=AuxStatements(TABLE).used(connection))
+    sql = Statements(LAYOUT, used=used_parts(connection, TABLE))
     ran: list[str] = []
     connection.set_trace_callback(ran.append)
     future = None
@@ -159,7 +158,7 @@ def test_a_removal_looks_for_past_and_files_only_where_there_were_any() -> None:
         used.append((sql.used.past, sql.used.files))
     assert used == [(False, False), (True, False), (True, True), (True, True)]
     connection.set_trace_callback(None)
-    again = AuxStatements(TABLE).used(connection)
+    again = used_parts(connection, TABLE)
     assert (again.past, again.files) == (False, False)
     connection.close()
 
@@ -169,16 +168,15 @@ def test_what_is_not_known_is_taken_for_used() -> None:
 
 
 def test_files_change_one_after_the_other() -> None:
-    connection, beside = connect(), AuxStatements(TABLE)
-    sql = Statements(LAYOUT)
+    connection, sql = connect(), Statements(LAYOUT)
     connection.execute(sql.insert, sql.stored(live(1, "k")))
-    assert beside.file(connection, Attach(FILE))
-    assert beside.file(connection, UpdateFile(FILE._replace(object="two", created_at=99), 1))
-    assert not beside.file(connection, UpdateFile(FILE, 2))
-    (raw,) = connection.execute(beside.file_scan, (b"", 9)).fetchall()
+    assert write_file(connection, sql, Attach(FILE))
+    assert write_file(connection, sql, UpdateFile(FILE._replace(object="two", created_at=99), 1))
+    assert not write_file(connection, sql, UpdateFile(FILE, 2))
+    (raw,) = connection.execute(sql.file_scan, (b"", 9)).fetchall()
     assert File(*raw) == FILE._replace(object="two")
-    assert not beside.file(connection, Detach(2, FILE.file_id))
-    assert beside.file(connection, Detach(1, FILE.file_id))
+    assert not write_file(connection, sql, Detach(2, FILE.file_id))
+    assert write_file(connection, sql, Detach(1, FILE.file_id))
     assert connection.execute("SELECT object FROM doomed ORDER BY id").fetchall() == [
         ("one",),
         ("two",),
@@ -187,14 +185,14 @@ def test_files_change_one_after_the_other() -> None:
 
 
 def test_past_versions_and_replies_go_in_and_out() -> None:
-    connection, beside = connect(), AuxStatements(TABLE)
+    connection, sql = connect(), Statements(LAYOUT)
     past, reply = (
         Past(1, 2, h("k"), 3, h("s"), b"body"),
         StoredReply(h("k"), 9, b"digest", b"sealed"),
     )
-    connection.execute(beside.inscribe, past)
-    connection.execute(beside.remember, (*reply, 0))
-    assert [Past(*raw) for raw in connection.execute(beside.past, (h("k"), 9, 0))] == [past]
-    assert [StoredReply(*raw) for raw in connection.execute(beside.reply, (h("k"), 8))] == [reply]
-    assert beside.prune(connection, 4, 9, 5) == 2
+    connection.execute(sql.inscribe, past)
+    connection.execute(sql.remember, (*reply, 0))
+    assert [Past(*raw) for raw in connection.execute(sql.past, (h("k"), 9, 0))] == [past]
+    assert [StoredReply(*raw) for raw in connection.execute(sql.reply, (h("k"), 8))] == [reply]
+    assert sql.prune(connection, 4, 9, 5) == 2
     connection.close()

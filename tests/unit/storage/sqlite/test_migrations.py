@@ -7,7 +7,6 @@ import sqlite3
 import pytest
 
 from proxy.storage.rows import TableLayout
-from proxy.storage.sqlite.inserts import AuxStatements
 from proxy.storage.sqlite.migrations import (
     APPLICATION_ID,
     FORMAT,
@@ -18,7 +17,7 @@ from proxy.storage.sqlite.migrations import (
     make_notes_and_tables,
     run_migrations,
 )
-from proxy.storage.sqlite.statements import make
+from proxy.storage.sqlite.statements import Statements, make, used_parts
 
 #: SHA-256 of each released step's code. A step that stores were made with is never edited: add
 #: another one.
@@ -161,15 +160,16 @@ def test_answers_of_a_store_of_format_2_go_with_the_first_row_that_is_removed() 
     add_reply_links(old)
     add_tallies(old)
     assert schema(old) == schema(new)
-    beside = AuxStatements("old")
+    sql = Statements(TableLayout("old", ()))
     old.execute("INSERT INTO r_old VALUES (7, NULL, NULL, 1, 1, 5, 6, NULL, x'00', x'01')")
-    assert beside.used(old).links
-    beside.remove_shown(old, [(7,)])
+    assert used_parts(old, "old").links
+    for text in (sql.blank, sql.unlink):
+        old.execute(text, (7,))
     assert old.execute("SELECT key, sealed FROM i_old ORDER BY key").fetchall() == [
         (b"a", b""),
         (b"b", b""),
     ]
-    assert not beside.used(old).links
+    assert not used_parts(old, "old").links
     old.close()
     new.close()
 
