@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from proxy.storage.postgres.columns import SQL_TYPES
-from proxy.storage.postgres.tables import KINDS, EncodedCells
+from proxy.storage.postgres.tables import COLUMN_TYPES, EncodedCells
 from proxy.storage.rows import TOKEN_RIDS, ColumnType, TableLayout
 from proxy.storage.statements import FIXED, REPLY, TableStatements
 
@@ -45,7 +45,10 @@ class TableSql(TableStatements[str]):
         table = layout.table
         self.types = {column.name: column.type for column in layout.columns}
         texts = [f"y_{name}" for name, type_ in self.types.items() if type_ is ColumnType.TEXT]
-        self._kinds = {**KINDS, **{f"x_{name}": SQL_TYPES[it] for name, it in self.types.items()}}
+        self._kinds = {
+            **COLUMN_TYPES,
+            **{f"x_{name}": SQL_TYPES[it] for name, it in self.types.items()},
+        }
         self._kinds |= {**dict.fromkeys(texts, "bytea"), "wide": "boolean"}
         self.counted = f"SELECT coalesce(sum(rows), 0)::bigint FROM counts WHERE name = '{table}'"
         super().__init__(layout, EncodedCells(layout.columns), [*texts, "wide"] if texts else ())

@@ -19,7 +19,7 @@ from proxy.storage.rows import Cells, Column, ColumnType, ColumnValue, TableLayo
 # ruff: noqa: S608 - names have passed query.check_names
 
 #: The types of columns and parameters that are no ``bigint``.
-KINDS = {
+COLUMN_TYPES = {
     **dict.fromkeys(
         ("key", "key_sealed", "salt", "body", "hash", "file_id", "name", "sealed", "digest"),
         "bytea",
@@ -118,7 +118,7 @@ def _create(layout: TableLayout, partitions: int) -> list[str]:
     table = layout.table
     fixed = ", ".join(
         [
-            f"{name} {KINDS.get(name, 'bigint')}{'' if name in _NULLABLE else ' NOT NULL'}"
+            f"{name} {COLUMN_TYPES.get(name, 'bigint')}{'' if name in _NULLABLE else ' NOT NULL'}"
             for name in TABLE_PARTS["records"].columns[1:]
         ]
     )

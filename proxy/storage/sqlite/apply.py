@@ -72,10 +72,8 @@ class ChangeBatch(Segment[Statements]):
                 many(text, moves)
         if self._cleared or self._files or self._replies:
             self._write_beside(connection)
-        if self._recasts:
+        if self._recasts or self._reroots:
             self._recast(connection)
-        for text, rows in self.rerooted():
-            many(text, rows)
         return len(self._inserts) - (self._remove(connection) if self._removes else 0)
 
     def _write_new(self, connection: WriterConnection) -> None:
@@ -123,7 +121,7 @@ class ChangeBatch(Segment[Statements]):
         if self._files:
             sql.used.files = True
         for change in self._files:  # one may free the name that the next one takes
-            if not write_file(connection, sql, change):
+            if not run_file_change(connection, sql, change):
                 raise PreconditionFailed
             if sql.used.links and (rid := row_left_by(change)) is not None:
                 connection.execute(sql.blank_files, (rid,))
@@ -141,6 +139,8 @@ class ChangeBatch(Segment[Statements]):
         for part in SealedPart:
             if moves := self.recasts(part):
                 connection.executemany(self._sql.recast[part], moves)
+        for text, rows in self.rerooted():
+            connection.executemany(text, rows)
 
     def _remove(self, connection: Connection) -> int:
         sql, many, rids = self._sql, connection.executemany, self._removes
@@ -157,7 +157,7 @@ class ChangeBatch(Segment[Statements]):
         return many(sql.remove, rids).rowcount
 
 
-def write_file(
+def run_file_change(
     connection: Connection, sql: Statements, change: Attach | UpdateFile | Detach
 ) -> bool:
     """Make one change to files; ``False`` when its precondition does not hold."""

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.storage.changes import Attach, Detach, Insert, Remove, UpdateFile
 from proxy.storage.rows import File, Past, StoredReply
-from proxy.storage.sqlite.apply import apply_group, write_file
+from proxy.storage.sqlite.apply import apply_group, run_file_change
 from proxy.storage.sqlite.inserts import (
     AGE,
     Inserts,
@@ -170,13 +170,15 @@ def test_what_is_not_known_is_taken_for_used() -> None:
 def test_files_change_one_after_the_other() -> None:
     connection, sql = connect(), Statements(LAYOUT)
     connection.execute(sql.insert, sql.stored(live(1, "k")))
-    assert write_file(connection, sql, Attach(FILE))
-    assert write_file(connection, sql, UpdateFile(FILE._replace(object="two", created_at=99), 1))
-    assert not write_file(connection, sql, UpdateFile(FILE, 2))
+    assert run_file_change(connection, sql, Attach(FILE))
+    assert run_file_change(
+        connection, sql, UpdateFile(FILE._replace(object="two", created_at=99), 1)
+    )
+    assert not run_file_change(connection, sql, UpdateFile(FILE, 2))
     (raw,) = connection.execute(sql.file_scan, (b"", 9)).fetchall()
     assert File(*raw) == FILE._replace(object="two")
-    assert not write_file(connection, sql, Detach(2, FILE.file_id))
-    assert write_file(connection, sql, Detach(1, FILE.file_id))
+    assert not run_file_change(connection, sql, Detach(2, FILE.file_id))
+    assert run_file_change(connection, sql, Detach(1, FILE.file_id))
     assert connection.execute("SELECT object FROM doomed ORDER BY id").fetchall() == [
         ("one",),
         ("two",),
