@@ -23,7 +23,8 @@ from proxy.storage.postgres.address import parse_address
 from proxy.storage.postgres.faults import is_link_fault, is_race, vault_error
 from proxy.storage.postgres.link import connect
 from proxy.storage.postgres.migrations import SCHEMA_FORMAT, migrate
-from proxy.storage.postgres.select import WhereSql, joined, live_rows, numbered, rarest_first
+from proxy.storage.postgres.select import WhereSql, joined, live_rows, rarest_first
+from proxy.storage.postgres.statements import numbered
 from proxy.storage.postgres.store import POSTGRESQL, PostgresStore, open_postgres
 from proxy.storage.query import (
     MATCH_ALL,
