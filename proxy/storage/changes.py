@@ -193,8 +193,8 @@ class ReplaceCiphertext(NamedTuple):
 class Reroot(NamedTuple):
     """Put hashes under another root in place of those under the one before.
 
-    No effect on parts that have changed: on the row unless body, key and hashes are the same, and on
-    each entry of the token index, past key and name of a file separately. Nothing else changes.
+    No effect on parts that have changed: on the row unless body, key and hashes are the same, and
+    on each entry of the token index, past key and name of a file separately. Nothing else changes.
     ``Conflict`` if another row has the key.
     """
 
