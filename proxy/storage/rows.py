@@ -198,14 +198,14 @@ def spelled_exactly(value: Decimal | int) -> str:
 class Cells:
     """The cells of one list of columns on their way in and out."""
 
-    __slots__ = ("decimals", "plain", "width")
+    __slots__ = ("decimals", "unchanged", "width")
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self.width = len(columns)  #: how many there are
         self.decimals = [
             index for index, column in enumerate(columns) if column.type is ColumnType.DECIMAL
         ]
-        self.plain = not self.decimals  #: whether they are kept as they come
+        self.unchanged = not self.decimals  #: whether they are kept as they come
 
     def stored(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
         """As they are kept; ``VaultError(INTERNAL)`` when they are more than the columns.

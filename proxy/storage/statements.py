@@ -71,9 +71,9 @@ class TableStatements(ABC, Generic[_Listed]):
 
     @abstractmethod
     def put(
-        self, letter: str, names: Sequence[str], *, there: bool = False, known: str = ""
+        self, letter: str, names: Sequence[str], *, there: bool = False, unique: str = ""
     ) -> str:
-        """An ``INSERT``; ``there``: for rows that are; ``known``: what may be in the table."""
+        """An ``INSERT``; ``there``: for rows that are; ``unique``: what present entries share."""
 
     @abstractmethod
     def question(self, text: str) -> str:
@@ -112,7 +112,7 @@ class TableStatements(ABC, Generic[_Listed]):
         )  # fmt: skip
         self.unstage = self.change("s", "", "s.sid = :sid AND s.rid = :rid", ("sid", "rid"))
         token = ("hash", "rid")
-        self.add_existing = self.put("t", token, there=True, known="(hash, rid)")
+        self.add_existing = self.put("t", token, there=True, unique="(hash, rid)")
         self.drop_token = self.change("t", "", "t.hash = :hash AND t.rid = :rid", token)
         self.inscribe = self.put("h", PAST)
         self.attach = self.put("f", FILE, there=True)
@@ -206,13 +206,13 @@ class TableStatements(ABC, Generic[_Listed]):
         rid, key, sealed, state, version, created, updated, expires, salt, body, cells, _ = row
         pending = 1 if state else 0
         form = self.cells
-        if not form.plain or len(cells) != form.width:
+        if not form.unchanged or len(cells) != form.width:
             cells = form.stored(cells)
         return (rid, key, sealed, pending, version, created, updated, expires, salt, body, *cells)
 
     def read_each(self, raws: Sequence[Sequence[Any]]) -> list[Row]:
         """``read`` for many."""
-        if not self.cells.plain:
+        if not self.cells.unchanged:
             return [self.read(raw) for raw in raws]
         new, states, staged, cells = tuple.__new__, _STATES, _WIDTH, _WIDTH + 1
         return [
@@ -223,7 +223,7 @@ class TableStatements(ABC, Generic[_Listed]):
     def read(self, raw: Sequence[Any]) -> Row:
         """A row from what ``rows`` and its kin select."""
         cells = raw[_WIDTH + 1 :]
-        if not self.cells.plain:
+        if not self.cells.unchanged:
             cells = self.cells.read(tuple(cells))
         state = _STATES[raw[3] != 0]
         return tuple.__new__(Row, (*raw[:3], state, *raw[4:_WIDTH], cells, raw[_WIDTH]))

@@ -68,18 +68,18 @@ class TableSql(TableStatements[str]):
         source = self._rows(names)
         if there:  # the lock on the row keeps another instance from removing it meanwhile
             marks = f"${names.index('rid') + 1}::bigint[]"
-            held = f"SELECT rid FROM r_{self.layout.table} WHERE rid = ANY({marks}) FOR KEY SHARE"
-            source, where = f"{source}, ({held}) AS h", f"{where} AND h.rid = n.rid"
+            locked = f"SELECT rid FROM r_{self.layout.table} WHERE rid = ANY({marks}) FOR KEY SHARE"
+            source, where = f"{source}, ({locked}) AS h", f"{where} AND h.rid = n.rid"
         return re.sub(r":(\w+)", r"n.\1", f"{head} <source> WHERE {where}").replace(
             "<source>", source
         )
 
     def put(
-        self, letter: str, names: Sequence[str], *, there: bool = False, known: str = ""
+        self, letter: str, names: Sequence[str], *, there: bool = False, unique: str = ""
     ) -> str:
         table = self.layout.table
         row = f" JOIN r_{table} AS r ON r.rid = n.rid FOR KEY SHARE OF r" if there else ""
-        ignored = f" ON CONFLICT {known} DO NOTHING" if known else ""
+        ignored = f" ON CONFLICT {unique} DO NOTHING" if unique else ""
         head = f"INSERT INTO {letter}_{table} ({', '.join(names)})"
         return f"{head} SELECT n.* FROM {self._rows(names)}{row}{ignored}"
 
@@ -108,7 +108,7 @@ class TableSql(TableStatements[str]):
     def _indexing(self, table: str) -> None:
         tokens = f"t_{table}"
         pairs = self._rows(("hash", "rid"))
-        self.share = self.put("t", ("hash", "rid"), known="(hash, rid)")
+        self.share = self.put("t", ("hash", "rid"), unique="(hash, rid)")
         # Two instances may claim a hash in the same moment: the index of claims lets one through.
         self.claim = (
             f"INSERT INTO {tokens} (hash, rid, claimed) SELECT n.hash, n.rid, true FROM {pairs}"

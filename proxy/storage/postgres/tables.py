@@ -44,7 +44,7 @@ class EncodedCells(Cells):
     def __init__(self, columns: tuple[Column, ...]) -> None:
         super().__init__(columns)
         self.texts = [at for at, column in enumerate(columns) if column.type is ColumnType.TEXT]
-        self.plain = self.plain and not self.texts
+        self.unchanged = self.unchanged and not self.texts
 
     def stored(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
         return self.encoded(super().stored(cells))

@@ -97,12 +97,12 @@ class Statements(TableStatements[Listed]):
         return re.sub(r":(\w+)", lambda mark: marks[mark[1]], f"{head} WHERE {where}{row}")
 
     def put(
-        self, letter: str, names: Sequence[str], *, there: bool = False, known: str = ""
+        self, letter: str, names: Sequence[str], *, there: bool = False, unique: str = ""
     ) -> str:
         marks = ", ".join([f"?{number}" for number in range(1, len(names) + 1)])
         row = f"?{names.index('rid') + 1}" if there else ""
         values = f"SELECT {marks} WHERE {self._there(row)}" if there else f"VALUES ({marks})"
-        ignored = f" ON CONFLICT {known} DO NOTHING" if known else ""
+        ignored = f" ON CONFLICT {unique} DO NOTHING" if unique else ""
         return f"INSERT INTO {letter}_{self.layout.table} ({', '.join(names)}) {values}{ignored}"
 
     def question(self, text: str) -> str:
@@ -183,7 +183,7 @@ class Statements(TableStatements[Listed]):
 
 
 def used_parts(connection: Connection, table: str) -> Used:
-    """Which of the tables behind a table's rows have rows now."""
+    """Report which of the tables behind a table's rows have rows now."""
     past, files, links = (
         bool(connection.execute(f"SELECT EXISTS (SELECT 1 FROM {letter}_{table})").fetchone()[0])
         for letter in "hfl"

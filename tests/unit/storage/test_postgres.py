@@ -1,6 +1,4 @@
-"""The PostgreSQL engine beyond what every engine is held to: its address, who owns the vault, what
-becomes of broken connections, and by which ways rows are found.
-"""
+"""The PostgreSQL engine beyond what every engine is held to: owners, connections, ways to rows."""
 
 import asyncio
 import json
