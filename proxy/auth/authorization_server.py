@@ -348,7 +348,6 @@ async def open_service(
     """
     secret_checks = SecretChecks()
     try:
-        await secret_checks.prepare()
         clients = await open_clients(store, keysets, secret_checks, clock, apart=options.apart)
         environment, keyset = next(iter(keysets.items()))
         keys = SigningKeys(store, keyset.aead(), environment, clock)

@@ -22,7 +22,7 @@ import msgspec
 
 from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import Clock, steady
-from proxy.crypto.client_secrets import hash_secret, new_secret, verify_secret
+from proxy.crypto.client_secrets import NOBODYS_HASH, hash_secret, new_secret, verify_secret
 from proxy.errors import Code, VaultError
 
 #: Requests that wait for their turn; at 20 ms each, the last one waits some five seconds.
@@ -36,7 +36,7 @@ _Lines = OrderedDict[str, deque[asyncio.Future[None]]]
 
 
 class SecretChecks:
-    """For the event loop it was made on. ``prepare`` before use, ``close`` after it."""
+    """For the event loop it was made on. ``close`` it after use."""
 
     def __init__(self, threads: int | None = None, waiting: int = _WAITING) -> None:
         threads = threads or max(1, (os.cpu_count() or 2) // 2)
@@ -46,8 +46,6 @@ class SecretChecks:
         self._recognized: _Lines = OrderedDict()
         self._others: _Lines = OrderedDict()
         self._ahead = 0  #: turns of known sources since the last one of another
-        # the hash that is checked for clients that do not exist
-        self._nobody: str | None = None
 
     @asynccontextmanager
     async def slot(self, source: str = "", *, first: bool = False) -> AsyncIterator[None]:
@@ -132,19 +130,12 @@ class SecretChecks:
             self._executor, hash_secret, secret
         )
 
-    async def prepare(self) -> None:
-        """Make what unknown clients are compared with, so the first takes no longer than others."""
-        _, self._nobody = await self.create()
-
     def close(self) -> None:
         """Let the threads end; checks under way are finished."""
         self._executor.shutdown(wait=False)
 
     def _compare(self, stored: str | None, secret: str) -> bool:
-        against = stored or self._nobody
-        if against is None:
-            raise RuntimeError("prepare was not called")
-        return verify_secret(against, secret) and stored is not None
+        return verify_secret(stored or NOBODYS_HASH, secret) and stored is not None
 
 
 def _overloaded() -> VaultError:

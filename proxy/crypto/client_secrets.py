@@ -24,6 +24,12 @@ _HASHER: Final = argon2.PasswordHasher(
     time_cost=2, memory_cost=19 * 1024, parallelism=1, type=argon2.Type.ID
 )
 
+#: Made once of a drawn secret that nobody has: checking against it costs what any other check does.
+NOBODYS_HASH: Final = (
+    "$argon2id$v=19$m=19456,t=2,p=1$pEZOZBWcYEPxWE3xguer1A$"
+    "RCq8sJsElKXh3oKQUKzQnXyKBmxsSOYbJzv5FGZsthY"
+)
+
 
 def new_secret() -> str:
     """A fresh secret for a client."""

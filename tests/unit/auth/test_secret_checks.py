@@ -25,7 +25,6 @@ from tests.support.memory import MemoryStore
 @pytest.fixture
 async def secret_checks():
     made = SecretChecks(threads=1, waiting=2)
-    await made.prepare()
     yield made
     made.close()
 
