@@ -88,13 +88,6 @@ async def test_more_than_can_wait_are_told_to_come_later(secret_checks):
     await one()
 
 
-async def test_without_preparation_nothing_is_said_of_unknown_clients():
-    made = SecretChecks(threads=1)
-    with pytest.raises(RuntimeError):
-        await made.matches(None, "secret")
-    made.close()
-
-
 async def served(secret_checks: SecretChecks, waiting: list[tuple[str, bool]]) -> list[str]:
     """In which order these have their turn, where each waits while one check is under way; those
     that gave way are left out.
