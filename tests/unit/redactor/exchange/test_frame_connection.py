@@ -2,6 +2,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -59,6 +60,34 @@ async def test_what_is_said_in_one_turn_is_one_frame():
             [Hello(1, "0"), REDACT],
             [Fail(7, True)],
         ]
+
+
+class Wire(asyncio.Transport):
+    """Takes all at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[bytes] = []
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: Any) -> None:
+        self.frames.append(data)
+
+
+async def test_what_is_said_in_the_turn_after_a_question_leaves_in_that_turn():
+    """As answers that wait for their line of the audit log, which is written then."""
+    loop, wire = asyncio.get_running_loop(), Wire()
+
+    def answer_soon(_: bytes) -> None:
+        loop.call_soon(connection.send, Left())
+
+    connection = FrameConnection(answer_soon, lambda: None)
+    connection.connection_made(wire)
+    connection.data_received(b"\0\0\0\1\x90")
+    await asyncio.sleep(0)
+    assert [decode_questions(frame[4:]) for frame in wire.frames] == [[Left()]]
 
 
 async def test_frames_of_any_size_come_whole():
