@@ -60,6 +60,7 @@ explore: $(DEV_STAMP)  ## try new random examples, at least twenty times as many
 	@$(BIN)/python -m tests.support.modelcheck $$RANDOM 100000
 
 guides: $(DEV_STAMP)  ## follow every guide with its real application, Directus too, whose packages take 730 MB and some minutes
+	@$(BIN)/python -c 'from tests.support.real import installed; installed.directus()'
 	@HEAVY=1 $(BIN)/python -m pytest tests/e2e/test_guides.py tests/e2e/test_javascript_guides.py $(ARGS)
 
 soak: $(DEV_STAMP)  ## mixed load with key rotation, reloads, backups and restarts (MINUTES=30; REPLICAS=yes: two instances on PostgreSQL); ends with status 1 on a fault or on growth

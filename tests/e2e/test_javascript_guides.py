@@ -11,7 +11,7 @@ import pytest
 from tests.support.browser import Browser, Page
 from tests.support.effort import HEAVY
 from tests.support.guides import ANN, BO, MARKERS, Followed, fetched, followed, submitted
-from tests.support.real.installed import DIRECTUS, NODE, environment, modules
+from tests.support.real.installed import NODE, directus, environment, modules
 from tests.support.unavailable import Unavailable
 
 #: A picture of one point.
@@ -284,8 +284,7 @@ def heavy(unavailable: Unavailable) -> None:
 
 @pytest.mark.usefixtures("heavy")
 async def test_directus(browser: Browser, tmp_path: Path) -> None:
-    node = environment(NODE)
-    packages = modules(node, DIRECTUS, built="sqlite3")
+    node, packages = directus()
     async with followed("directus", tmp_path, node, 8055, packages) as guide:
         page = await browser.page(1400, 900)
         await page.goto(f"{guide.proxy}/admin/login")

@@ -269,7 +269,7 @@ class Worker:
     deleted: dict[int, bool] = field(default_factory=dict)
     tokens: set[int] = field(default_factory=set)  #: whose values the proxy has written
     counts: Counter[str] = field(default_factory=Counter)
-    longest: float = 0.0
+    seconds: list[float] = field(default_factory=list)  #: of each answer
     stop: bool = False
 
     async def work(self) -> None:
@@ -281,7 +281,7 @@ class Worker:
             try:
                 await _WORK[kind][1](self, number)
                 self.counts[kind] += 1
-                self.longest = max(self.longest, time.monotonic() - begun)
+                self.seconds.append(time.monotonic() - begun)
             except (aiohttp.ClientError, OSError, TimeoutError):
                 assert dead or self.here.deaths > deaths, f"{kind} got no answer while all ran"
                 self.counts["killed"] += 1
@@ -513,17 +513,19 @@ def _tell(name: str, walk: Walked, workers: list[Worker]) -> None:
     assert report["complete"], report
     counts = sum((one.counts for one in workers), Counter[str]())
     count = max(1, report["converted"])  # as the state file has it, which a kill leaves behind
-    longest = max(one.longest for one in workers)
+    seconds = sorted(one for worker in workers for one in worker.seconds) or [0.0]
     for one in workers:
         one.counts.clear()
-        one.longest = 0.0
+        one.seconds.clear()
     print(
         f"{name}: {report['records']} records, {count} written again in {walk.seconds:.0f} s "
         f"({count / walk.seconds:.1f} a second), {dict(walk.kills)} killed\n"
         f"  of each the application was asked {requests['get one'] / count:.2f} times and written "
         f"{requests['patch one'] / count:.2f} times; {requests['get list']} pages; {report['passes']} passes, "
         f"{report['conditional']} conditional\n"
-        f"  meanwhile people: {dict(counts)}, the longest answer {longest:.2f} s",
+        f"  meanwhile people: {dict(counts)}; half of their answers within {seconds[len(seconds) // 2]:.3f} s, "
+        f"99 % within {seconds[len(seconds) * 99 // 100]:.2f} s, all within {seconds[-1]:.2f} s\n"
+        f"  load averages of the machine: {os.getloadavg()}",
         flush=True,
     )
 

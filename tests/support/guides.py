@@ -222,7 +222,7 @@ async def followed(
 
 
 async def _listening(port: int, application: Running) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(3 * PATIENCE):  # a page may have several programs run before that
         while True:
             assert application.process.returncode is None, application.told()
             try:

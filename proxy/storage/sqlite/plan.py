@@ -170,14 +170,18 @@ class Planner:
     Rows that have expired at ``now`` are hidden.
     """
 
-    def __init__(self, connection: Connection, layout: TableLayout, now: int) -> None:
+    def __init__(
+        self, connection: Connection, layout: TableLayout, now: int, few: int | None = None
+    ) -> None:
+        """``few``: hidden rows that are named rather than every row looked at (``HIDDEN``)."""
         self._connection = connection
         self._table = layout.table
         self._types = {column.name: column.type for column in layout.columns}
         self.rows = f"r_{layout.table} AS r"
         self._tokens = TokenIndex(connection, layout.table)
         self._now = now
-        self._hidden = self._count_hidden(HIDDEN + 1)
+        self._few_hidden = HIDDEN if few is None else few
+        self._hidden = self._count_hidden(self._few_hidden + 1)
 
     def _count_hidden(self, bound: int) -> int:
         """Count the rows that must not be shown, of each reason at most ``bound``."""
@@ -288,7 +292,7 @@ class Planner:
         """Rows that may be shown; from an index alone, without a look at the rows, if possible."""
         if self._hidden == 0:
             return "1", []
-        if self._hidden > HIDDEN:
+        if self._hidden > self._few_hidden:
             return looked_at(self._now)
         hidden = f"SELECT rid FROM r_{self._table} WHERE"
         return f"r.rid NOT IN ({hidden} state = 1) AND r.rid NOT IN ({hidden} expires_at <= ?)", [
@@ -312,7 +316,7 @@ class Planner:
     @property
     def is_bare(self) -> bool:
         """Whether ``visible`` looks at no row."""
-        return self._hidden <= HIDDEN
+        return self._hidden <= self._few_hidden
 
     def next_value(self, name: str, last: ColumnValue) -> ColumnValue:
         """The next value of an indexed column after that one (``None``: the first)."""

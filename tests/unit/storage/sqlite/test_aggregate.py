@@ -13,6 +13,7 @@ from proxy.storage.query import (
     Compared,
     Grouping,
 )
+from proxy.storage.rows import ERASED_AT, RowState
 from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import plan as sqlite_plan
 from proxy.storage.sqlite.aggregate import sqlite_aggregate
@@ -89,3 +90,27 @@ def test_an_index_that_has_everything_is_walked(
     plan = " ".join(line[3] for line in connection.execute(f"EXPLAIN QUERY PLAN {text}"))
     assert f"USING COVERING INDEX ix_{TABLE}.city" in plan
     assert "TEMP B-TREE" not in plan
+
+
+def test_an_index_is_walked_beside_thousands_of_marks_of_erased_records(
+    connection: sqlite3.Connection,
+) -> None:
+    marks = (
+        live(rid, rid)._replace(state=RowState.PENDING, updated_at=ERASED_AT, cells=(None,) * 4)
+        for rid in range(21, sqlite_plan.HIDDEN + 22)
+    )
+    connection.executemany(SQL.insert, map(SQL.stored, marks))
+    # so that the rows are too many to be fetched one by one
+    more = (
+        live(rid, rid)._replace(cells=(None, f"c{rid % 10}", rid, None))
+        for rid in range(100_000, 100_000 + sqlite_groups.SCATTERED)
+    )
+    connection.executemany(SQL.insert, map(SQL.stored, more))
+    ran: list[str] = []
+    connection.set_trace_callback(ran.append)
+    groups = sqlite_aggregate(connection, SQL, Grouping(MATCH_ALL, 0, ("city",), (COUNT,), 20))
+    connection.set_trace_callback(None)
+    assert [one.figures for one in groups] == [(2 + sqlite_groups.SCATTERED // 10,)] * 10
+    (text,) = [text for text in ran if "GROUP BY" in text]
+    plan = " ".join(line[3] for line in connection.execute(f"EXPLAIN QUERY PLAN {text}"))
+    assert f"USING COVERING INDEX ix_{TABLE}.city" in plan
