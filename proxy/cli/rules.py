@@ -69,7 +69,12 @@ def explain(arguments: Arguments) -> int:
     from proxy.redactor.tools import explain as effective
 
     rules = load_rule_set(rules_path(arguments))
-    rule = effective.find_operation(rules, arguments.method, arguments.path, arguments.host)
+    method, _, quoted = arguments.method.partition(" ")  # "POST /contacts", as match has it
+    path = arguments.path or quoted.strip()
+    if not path:
+        text = "A request has a method and a path: domicile rules explain POST /contacts"
+        raise VaultError(Code.BAD_REQUEST, text)
+    rule = effective.find_operation(rules, method, path, arguments.host)
     data = effective.as_data(rule, arguments.role)
     return command.show(arguments, data, effective.explanation_text(data))
 
@@ -245,7 +250,7 @@ _request_arguments: Final = argument_list(
     argument("--as", dest="role", metavar="ROLE", default="",
         help="role of the caller: what its view shows (default: every view)"),
     argument("method", metavar="METHOD", help="method of the request, e.g. POST"),
-    argument("path", metavar="PATH",
+    argument("path", metavar="PATH", nargs="?",
         help="path of the request, e.g. /contacts/17, or a template of a rule"),
 )  # fmt: skip
 

@@ -70,6 +70,13 @@ def test_explain_shows_the_effective_rule(capsys):
     assert json.loads(capsys.readouterr().out)["operation"]["match"] == "GET /n/{id}"
 
 
+def test_explain_takes_a_request_as_match_has_it(capsys):
+    assert main(["rules", "explain", "--rules", "crm.yaml", "GET /n/17"]) == 0
+    assert "  id: path id\n" in capsys.readouterr().out
+    assert main(["rules", "explain", "--rules", "crm.yaml", "GET"]) == 1
+    assert "A request has a method and a path" in capsys.readouterr().err
+
+
 def test_check_takes_a_folder_without_rules_as_serve_does(tmp_path, capsys):
     (tmp_path / "none").mkdir()
     assert main(["rules", "check", str(tmp_path / "none")]) == 0

@@ -11,6 +11,20 @@ def response_of(text: str):
     return operation_of(PAGE.replace("RESPONSE", text)).response
 
 
+@table(
+    "response",
+    [
+        "{restore: cvs, columns: {a: name}, formulas: escape, id: column ID}",
+        "{restore: htlm, only: [text]}",
+        "{restore: htlm, form: {a: text}}",
+        "{restore: htlm, carriers: [href]}",
+    ],
+)
+def test_a_misspelt_word_of_restore_is_one_fault(response):
+    faults = faults_of(with_operations(f"{{match: GET /n, read: note, response: {response}}}"))
+    assert len(faults) == 1, faults
+
+
 def test_a_page_restores_all_fields_unless_some_are_listed():
     rule = response_of("{restore: html, only: [text]}")
     assert (rule.restore, rule.only, rule.members, rule.body) == (
