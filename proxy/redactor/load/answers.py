@@ -8,7 +8,7 @@ from proxy.model.schema import Path
 from proxy.redactor.cookies import CookieField
 from proxy.redactor.load.body_places import member_fields
 from proxy.redactor.load.entities import lacks_word, needs_record
-from proxy.redactor.load.ids import restores, selectors_overlap
+from proxy.redactor.load.ids import restores_as, selectors_overlap
 from proxy.redactor.load.parsers import CookiePlace
 from proxy.redactor.load.texts import is_passed, known_field
 from proxy.redactor.load.value_forms import PlacedValue, Section
@@ -125,7 +125,7 @@ def only_fields(section: Section | None, entity: Entity, faults: RuleFaults) -> 
     """The fields that a page or text may show; empty where the rule lists none."""
     if section is None or "only" not in section:
         return frozenset()
-    if not restores(section, Restore.HTML, Restore.TEXT):
+    if not restores_as(section, Restore.HTML, Restore.TEXT):
         faults.add(
             section.key("only"), "'only' goes with restore: html or restore: text; leave it out"
         )
@@ -167,7 +167,7 @@ def csv_columns(
         return {}
     if section.value("restore") != Restore.CSV:
         for name in ("columns", "formulas"):
-            if name in section and not restores(section):
+            if name in section and not restores_as(section):
                 faults.add(section.key(name), f"'{name}' goes with restore: csv; leave it out")
         return {}
     at = section.key("restore")
@@ -221,7 +221,7 @@ def carrier_rules(
         if key in section and in_parts:
             faults.add(section.key(key), f"an answer that is restored as it arrives has no '{key}'")
     names = frozenset(item.value for item in items if isinstance(item.value, bytes))
-    if b"href" in names and not restores(section, Restore.HTML, Restore.ANYWHERE):
+    if b"href" in names and not restores_as(section, Restore.HTML, Restore.ANYWHERE):
         faults.add(
             section.key("carriers"),
             "'href' means the links and forms of a page; write restore: html beside it, or name "

@@ -152,7 +152,7 @@ def _default(
     return None
 
 
-def restores(section: Section, *kinds: Restore) -> bool:
+def restores_as(section: Section, *kinds: Restore) -> bool:
     """Whether an answer says one of these, or what was a fault already: one typo is one fault."""
     return "restore" in section and section.value("restore") in (None, *kinds)
 
@@ -187,7 +187,7 @@ def response_id(
             "a header field names one record, and this answer lists several; write $.id or "
             "another member of each",
         )
-    elif id_place.source is IdSource.COLUMN and not restores(response, Restore.CSV):
+    elif id_place.source is IdSource.COLUMN and not restores_as(response, Restore.CSV):
         faults.add(response.position("id"), "a column is one of an export; write restore: csv")
     elif id_place.source is IdSource.BODY and not id_place.path:
         faults.add(
