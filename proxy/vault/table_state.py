@@ -1,7 +1,7 @@
 """State of a table here: writers at work, replaced versions, records lists showed lately."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -176,6 +176,8 @@ class TableState:
     #: hashes of ids that were deleted lately, and when: answers that were asked for before are no
     #: proof of records with these ids
     ended: dict[bytes, int] = field(default_factory=dict)
+    #: hashes of ids of which deletes are under way that the vault does not know, and how many
+    ending: Counter[bytes] = field(default_factory=Counter)
     #: versions that answers under way may still show
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them

@@ -40,10 +40,11 @@ async def test_callers_at_once_see_what_they_wrote_whenever_the_process_is_kille
     )
 
 
-@pytest.mark.parametrize("seed", [201, 206, 402])
+@pytest.mark.parametrize("seed", [605, 608, 611, 624])
 async def test_the_vault_holds_what_the_application_holds_and_nothing_else(seed: int) -> None:
-    """Creates, updates and deletes of one id overlap: lost creates outlived their records here."""
+    """Creates, updates and deletes of one id overlap: here lost creates outlived their records, and
+    answers showed tokens.
+    """
     counts = await lifecheck.check(seed, 12, ("phone", "born", "card"), more=True)
-    # which of them are lost depends on the turns of the loop
     assert {"POST 201", "PUT 200", "GET 200"} <= counts.keys()
     assert any(word.startswith("DELETE") for word in counts)

@@ -22,6 +22,7 @@ from proxy.vault.proxied import (
     deleted,
     deleted_unknown,
     end_unknown,
+    ended_unknown,
     forget_staged,
     merge_duplicates,
     staging,
@@ -50,7 +51,7 @@ class Writing:
         self.renamed: str | None = None
         self._shared = self._ended = self.untold = False
         self.named: Sequence[str] = ()  #: the ids of a delete
-        self._unknown = set[str]()  #: of these, those that the vault did not know
+        self._unknown: Sequence[bytes] = ()  #: of these, those that the vault did not know
 
     async def stage(
         self, items: Sequence[BodyObject], ids: Sequence[str], marks: Sequence[bytes] = ()
@@ -77,8 +78,8 @@ class Writing:
                 self.writes = await staging.stage_deletes(
                     self.collection, ids, self._operation.keep
                 )
-                if unknown := {*ids}.difference([one.key for one in self.writes]):
-                    self._unknown = end_unknown(self.collection, unknown, over=False)
+                unknown = {*ids}.difference([one.key for one in self.writes])
+                self._unknown = end_unknown(self.collection, unknown)
             if marks and self._operation.verb is not _CREATE:
                 self._refuse_changed(marks)
             self._timing.stage = perf_counter() - started
@@ -218,9 +219,8 @@ class Writing:
 
     def close(self) -> None:
         """Let the next writer of these records go on."""
-        self._ended, locks, self.locks = True, self.locks, ()
-        if self._unknown:
-            self._unknown = end_unknown(self.collection, self._unknown, over=True)
+        ended_unknown(self.collection, self._unknown)
+        self._ended, locks, self.locks, self._unknown = True, self.locks, (), ()
         if locks:
             self.collection.state.locks.release(locks)
         if len(self.writes) > FEW:

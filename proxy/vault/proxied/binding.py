@@ -6,7 +6,6 @@ one breath with the commit that gives it: what takes time is done before.
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Final
 
 import msgspec
 
@@ -63,9 +62,6 @@ class StagedWrite(msgspec.Struct, eq=False):
     #: delete that only marks is put off while the record is shown
     both: bool = False
 
-
-#: When a record is deleted whose delete is under way: later than any create.
-UNDER_WAY: Final = 1 << 62
 
 #: How long a request without any answer may still be at work in the application, in milliseconds.
 RECONCILE_GRACE = 300_000
@@ -157,6 +153,7 @@ def binding_of(collection: Collection, write: StagedWrite, key: str) -> list[Cha
         and not state.gone
         and one.key not in state.named
         and one.key not in state.ended
+        and not state.ending
     ):
         if len(state.in_flight) > 1:
             if len(state.named) < _MOST_GONE:  # nearly always, and as ``_remember`` does then
@@ -192,7 +189,8 @@ def decided(
     changes: list[Change] = []
     twice: dict[int, bytes] = {}  #: records without a name that are another's, too
     overtaken = 0
-    gone, named, ended = collection.state.gone, collection.state.named, collection.state.ended
+    state = collection.state
+    gone, named, since = state.gone, state.named, collection.context.sequence.issued_at
     last = {binding.key: binding.rid for binding in binds} if len(binds) > 1 else {}
     for binding in binds:
         own = binding.rid
@@ -210,27 +208,28 @@ def decided(
             twice[rid], twins[rid] = salt, own
             changes.append(releasing(collection, rid, salt, Release(binding.key, own, binding.at)))
         changes.append(binding)
-        if ended and _may_be_deleted(collection, binding):
-            changes.append(_delete_in_doubt(collection, binding, salts[own]))
+        if (state.ended or state.ending) and may_be_deleted(collection, binding, since(own)):
+            changes.append(delete_in_doubt(collection, binding, salts[own]))
     for rid, salt in twice.items():
         changes.append(accepting(collection, rid, salt, binds[0].at))
-    if collection.state.replicas is not None:
+    if state.replicas is not None:
         changes.append(_announced(collection, binds, salts))
-    elif len(collection.state.in_flight) > len(binds):
+    elif len(state.in_flight) > len(binds):
         _remember(collection, binds, salts)
     return changes, overtaken, twins
 
 
-def _may_be_deleted(collection: Collection, binding: Bind) -> bool:
-    """Whether another record with this key was deleted while this one was being created, or is: the
-    application may have deleted both, or given the id again.
+def may_be_deleted(collection: Collection, binding: Bind, since: int) -> bool:
+    """Whether a delete of this key has ended since that instant, of another record that had it, or
+    one is under way of an id that is unknown: the application may have deleted both, or given the
+    id again.
     """
-    ended, since = collection.state.ended, collection.context.sequence.issued_at(binding.rid)
-    return any(ended.get(one, -1) >= since for one in either((binding.key,)))
+    state, keys = collection.state, list(either((binding.key,)))
+    return any(one in state.ending or state.ended.get(one, -1) >= since for one in keys)
 
 
-def _delete_in_doubt(collection: Collection, binding: Bind, salt: bytes) -> StageRow:
-    """Puts a delete in doubt that may still be at work, of a record that gets its key."""
+def delete_in_doubt(collection: Collection, binding: Bind, salt: bytes) -> StageRow:
+    """Put a delete in doubt that may still be at work, of a record that gets its key."""
     collection.state.deletes = True
     sid, now = collection.context.sequence(), binding.at
     one = Staged(sid, binding.rid, StagedKind.DELETE, now, now, False, b"")
@@ -272,14 +271,24 @@ def accepting(collection: Collection, rid: int, salt: bytes, at: int) -> Accept:
     return Accept(rid, at, collection.sealer.record(rid, salt).unbound(RowState.LIVE, at))
 
 
-def end_unknown(collection: Collection, keys: Iterable[str], *, over: bool) -> set[str]:
-    """The application deletes records that the vault does not know, or may have done so (``over``):
-    a create may get such an id meanwhile. Return the ids that are under way.
+def end_unknown(collection: Collection, keys: Iterable[str]) -> list[bytes]:
+    """The application is about to delete records that the vault does not know: a create may get
+    such an id meanwhile. Return what ``ended_unknown`` is to be given.
     """
-    at, under_way = collection.clock() if over else UNDER_WAY, set(keys)
-    for key in under_way:
-        collection.state.end(collection.key_hash(key), at)
-    return set() if over else under_way
+    state, digests = collection.state, list(map(collection.key_hash, keys))
+    state.ending.update(digests)
+    for digest in digests:
+        state.named.pop(digest, None)
+    return digests
+
+
+def ended_unknown(collection: Collection, digests: Sequence[bytes]) -> None:
+    """The application has deleted these, or may have."""
+    collection.state.ending.subtract(digests)
+    for digest in digests:
+        if not collection.state.ending[digest]:
+            del collection.state.ending[digest]
+        collection.state.end(digest, collection.clock())
 
 
 def overtake(collection: Collection, keys: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ they are one. They are joined in one transaction.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+from proxy.crypto.prf import either
 from proxy.offload import give_way
 from proxy.storage.changes import (
     Bind,
@@ -36,7 +37,7 @@ from proxy.vault.body import (
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import keeping, stored_values
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import UNDER_WAY, accepting, is_over, is_unsure_mark, releasing
+from proxy.vault.proxied.binding import accepting, is_over, is_unsure_mark, releasing
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.recognize import visible_pending
 from proxy.vault.records.attachment_metadata import adopted
@@ -58,9 +59,10 @@ async def join_objects(
     revealed: Revealed,
     began: int,
     joins: Joins,
-) -> list[OpenRow | None]:
+) -> tuple[list[OpenRow | None], list[tuple[int, OpenRow]]]:
     """Merge records that an answer shows to be one, by ``joins`` where changes are in doubt of the
-    one with the id; return the record of each object.
+    one with the id. Return the record of each object, and the records without a name, with the
+    number of their object, that are to be kept for good (``keep``) unless they get one.
 
     ``began`` is when the request of that answer was received: the application may have read an
     object before it took an acknowledged change, and a merge would put older values over that. Such
@@ -103,15 +105,13 @@ async def join_objects(
             joined.add(stray.row.rid)
             homed.add(index)
     left = [  # others of an id join its record later, or end: alone they would outlive it
-        stray
+        (index, stray)
         for index, stray in revealed.loose
         if objects[index].id is None or (rows[index] is not stray and index not in homed)
     ]
     later = {stray.row.rid for index, stray in revealed.loose if index in homed}
     visible = visible_pending(collection, objects, revealed, began)
-    left += [one for one in visible if one.row.rid not in later]
-    await keep(collection, left, began)
-    return rows
+    return rows, left + [one for one in visible if one[1].row.rid not in later]
 
 
 async def join_shown(
@@ -131,7 +131,7 @@ async def join_shown(
     for _ in range(_TRIES):
         rows = await store.by_keys(collection.table, [key])
         await state.look()
-        if key not in rows or began < state.ended.get(key, -1) < UNDER_WAY:
+        if key not in rows or began < state.ended.get(key, -1):
             return True  # it has ended meanwhile
         if (at := rows[key].rid) == rid:
             return True  # it has got that name itself
@@ -155,6 +155,19 @@ async def join_shown(
         collection.observe("reconciled")
         return True
     return False
+
+
+def gone_since(collection: Collection, objects: Sequence[AnswerObject], began: int) -> set[int]:
+    """The numbers of objects whose records were deleted since ``began``: they prove nothing, and
+    other records may have some of their tokens.
+    """
+    ended = collection.state.ended
+    return {
+        at
+        for at, item in enumerate(objects if ended else ())
+        if item.id is not None
+        and any(began < ended.get(one, -1) for one in either((collection.key_hash(item.id),)))
+    }
 
 
 async def keep(collection: Collection, loose: Iterable[OpenRow], began: int) -> None:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from proxy.crypto.prf import either
 from proxy.storage.changes import (
     Bind,
     Change,
@@ -41,9 +42,11 @@ from proxy.vault.proxied.binding import (
     accept_open,
     bindings,
     decided,
+    delete_in_doubt,
     displacing,
     forget_staged,
     is_over,
+    may_be_deleted,
     still_open,
 )
 from proxy.vault.proxied.merge_duplicates import renumbered, telling_hashes
@@ -151,14 +154,19 @@ async def bind(
 async def bind_shown(
     collection: Collection,
     changes: Sequence[Change],
-    one: Bind,
+    of: tuple[Bind, bytes],
     texts: Mapping[str, tuple[str, ...]],
+    began: int,
 ) -> bool:
     """Commit changes by an answer that shows a record without a name under an id: it gets that.
 
     A record that has the id joins it, as above; what else was to be changed waits for the next
-    answer then. While another request changes that one, all of it does. Return whether all is done.
+    answer then. While another request changes that one, all of it does. Of an id that was deleted
+    since the request of the answer (``began``) it proves nothing. Return whether all is done.
+
+    ``of``: the change that gives the name, and the salt of the record.
     """
+    (one, salt), state = of, collection.state
     locks, twins, joins = collection.state.locks, dict[int, int](), list[Change]()
     holders = await collection.store.by_keys(collection.table, [one.key])
     if holders and not await locks.attempt(one.key):
@@ -166,10 +174,15 @@ async def bind_shown(
     try:
         if holders:
             displaced = await displacing(collection, [(one.key, one.rid)])
-            twins = {of.holder or 0: one.rid for of in displaced if isinstance(of, Release)}
+            twins = {it.holder or 0: one.rid for it in displaced if isinstance(it, Release)}
             joined = await Displacement(lambda _: texts, (one.rid,)).changes(collection, twins)
-            joins = [of for some in joined.values() for of in some]
+            joins = [change for some in joined.values() for change in some]
             changes = [*displaced, one, *joins]
+        # with no gap after this
+        if any(began < state.ended.get(key, -1) for key in either((one.key,))):
+            return False
+        if may_be_deleted(collection, one, began + 1):  # a delete is under way
+            changes = [*changes, delete_in_doubt(collection, one, salt)]
         await collection.store.commit(collection.table, changes)
     except Conflict:
         return False  # another request settled it meanwhile; the next answer shows the rest

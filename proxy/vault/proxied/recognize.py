@@ -131,18 +131,18 @@ def _is_contradicted(
 
 def visible_pending(
     collection: Collection, objects: Sequence[AnswerObject], revealed: Revealed, began: int
-) -> list[OpenRow]:
-    """The pending records that alone have a shown token, but where the record of the object had it
-    until a change since the request (``began``), which overtook the answer.
+) -> list[tuple[int, OpenRow]]:
+    """The pending records that alone have a shown token (``Revealed``), but where the record of the
+    object had it until a change since the request (``began``), which overtook the answer.
     """
-    visible: list[OpenRow] = []
+    visible: list[tuple[int, OpenRow]] = []
     for index, pending in revealed.pending:
         home, before = revealed.rows[index], set[tuple[str, str]]()
         if home is not None and home.row.key is not None:
             for content in collection.past(home.row.rid, began, home.live):
                 before |= content.value_tokens()
         if any(one in pending.values and one not in before for one in objects[index].places):
-            visible.append(pending)
+            visible.append((index, pending))
     return visible
 
 
@@ -185,15 +185,10 @@ async def by_index(
     token's number: it is the object's id.
     """
     (result, candidates), strange = outcome, list[tuple[int, int]]()
-    hits = await collection.store.by_tokens(
-        collection.table, list({digest for _, _, digest in missing})
-    )
+    digests = {digest for _, _, digest in missing}
     of_ids = {objects[index].id: digest for index, at, digest in missing if at == OF_ID}
-    hits = {**hits, **await with_expired(collection, of_ids, hits)}
-    opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
+    hits, opened, marks = await _led_to(collection, list(digests), of_ids)
     result.opened.update(opened)
-    gone = {rid for rids in hits.values() for rid in rids} - opened.keys()
-    marks = await tokens_of_marks(collection, list(gone))
     lost: dict[int, set[FieldToken]] = {}
     for index, number, digest in missing:
         rids = hits.get(digest, ())
@@ -224,15 +219,29 @@ async def by_index(
             result.pending.extend((index, record) for record in having)
         if len(rids) < TOKEN_RIDS:
             here = candidates.setdefault(index, {})
-            here.update(
-                {
-                    record.row.rid: here.get(record.row.rid) or not is_shared(collection, name)
-                    for record in having
-                }
-            )
+            for rid in [record.row.rid for record in having]:
+                here[rid] = here.get(rid) or not is_shared(collection, name)
     if strange:
         await _by_other_spellings(collection, objects, strange, result)
     return lost
+
+
+async def _led_to(
+    collection: Collection, digests: Sequence[bytes], of_ids: Mapping[str | None, bytes]
+) -> tuple[dict[bytes, tuple[int, ...]], dict[int, OpenRow], dict[int, frozenset[FieldToken]]]:
+    """The records that the index leads to, these records, and the tokens of erased ones of them.
+
+    One that has gone in between may be a part of another since, to which its tokens lead then.
+    """
+    hits: dict[bytes, tuple[int, ...]] | None = None
+    while True:
+        before, hits = hits, await collection.store.by_tokens(collection.table, digests)
+        hits |= await with_expired(collection, of_ids, hits)
+        rids = {rid for several in hits.values() for rid in several}
+        opened = await open_with_staged(collection, rids, ())
+        marks = await tokens_of_marks(collection, list(rids - opened.keys()))
+        if hits == before or rids <= opened.keys() | marks.keys():
+            return hits, opened, marks
 
 
 def _of_mark(
@@ -268,10 +277,9 @@ async def _by_other_spellings(
                 spelled.setdefault(collection.token_hash(spot[0], other), []).append((spot, other))
         if count % STRIDE == 0 and busy():
             await give_way()
-    hits = await collection.store.by_tokens(collection.table, list(spelled)) if spelled else {}
-    opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
-    gone = {rid for rids in hits.values() for rid in rids} - opened.keys()
-    marks, lost = await tokens_of_marks(collection, list(gone)), set[FieldToken]()
+    if not spelled:
+        return
+    (hits, opened, marks), lost = await _led_to(collection, list(spelled), {}), set[FieldToken]()
     meant: dict[tuple[str, str], set[Value]] = {}
     for digest, rids in hits.items():
         having = [opened[rid] for rid in rids if rid in opened]

@@ -32,8 +32,8 @@ from proxy.vault.body import (
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import keeping
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import UNDER_WAY, is_over, is_promised, is_unsure_mark, removes
-from proxy.vault.proxied.merge_duplicates import join_objects, join_shown
+from proxy.vault.proxied.binding import is_over, is_promised, is_unsure_mark, removes
+from proxy.vault.proxied.merge_duplicates import gone_since, join_objects, join_shown, keep
 from proxy.vault.proxied.naming import Displacement, bind_shown
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
@@ -53,16 +53,16 @@ async def reconcile_objects(
     began = state.before(began, collection.clock())
     if state.replicas is not None:
         await state.look()
-    gone = _gone_since(collection, objects, began) if state.ended else ()
+    gone = gone_since(collection, objects, began)
     if gone:
         loose = [one for one in revealed.loose if one[0] not in gone]
         pending = [one for one in revealed.pending if one[0] not in gone]
         revealed = revealed._replace(loose=loose, pending=pending)
-    joins = partial(_joins, collection)
+    left: list[tuple[int, OpenRow]] = []
     if revealed.loose or revealed.pending:
-        rows[:] = await join_objects(collection, objects, revealed, began, joins)
-    decided: set[int] = set()
-    undecided: set[str] = set()
+        joins = partial(_joins, collection)
+        rows[:], left = await join_objects(collection, objects, revealed, began, joins)
+    decided, bound, undecided = set[int](), set[int](), set[str]()
     for index, (item, row) in enumerate(zip(objects, rows, strict=True), 1):
         if index % STRIDE == 0 and busy():
             await give_way()
@@ -72,20 +72,35 @@ async def reconcile_objects(
             continue
         outcome = _judged(collection, item, row, began)
         undecided |= outcome.undecided
-        if not outcome.changes:
-            continue
-        decided.add(row.row.rid)
-        first = outcome.changes[0]
-        if isinstance(first, Bind):
-            texts = _texts_by_field(item)
-            done = await bind_shown(collection, outcome.changes, first, texts)
-            if not done:  # the record with the id is under change: this one would outlive it
-                await join_shown(collection, (row.row.rid, first.key), None, began, joins)
-        else:
-            done = await commit_settlement(collection, row.row, outcome)
-        if done:
-            row.live = outcome.live
+        if outcome.changes:
+            decided.add(row.row.rid)
+            if await _commit(collection, item, row, outcome, began):
+                bound.add(row.row.rid)
+    if left:
+        gone = gone_since(collection, objects, began)
+        lasting = (one for at, one in left if at not in gone and one.row.rid not in bound)
+        await keep(collection, lasting, began)
     return undecided
+
+
+async def _commit(
+    collection: Collection, item: AnswerObject, opened: OpenRow, outcome: "Settlement", began: int
+) -> bool:
+    """Commit what an object decides of its record. Return whether that has got its name by it, or
+    ends with the one that has the name.
+    """
+    first, row = outcome.changes[0], opened.row
+    if not isinstance(first, Bind):
+        if await commit_settlement(collection, row, outcome):
+            opened.live = outcome.live
+        return False
+    of, texts = (first, row.salt), _texts_by_field(item)
+    if await bind_shown(collection, outcome.changes, of, texts, began):
+        opened.live = outcome.live
+        return True
+    # the record with the id is under change: this one would outlive it
+    joins = partial(_joins, collection)
+    return await join_shown(collection, (row.rid, first.key), None, began, joins)
 
 
 async def _joins(
@@ -95,21 +110,6 @@ async def _joins(
     texts = _texts_by_field(item) if item is not None else {}
     join = Displacement(lambda _: texts, under_way=under_way)
     return (await join.changes(collection, dict([pair])))[pair]
-
-
-def _gone_since(collection: Collection, objects: Sequence[AnswerObject], began: int) -> set[int]:
-    """The numbers of objects whose records were deleted since ``began``: they prove nothing, and
-    other records may have some of their tokens.
-    """
-    return {
-        at
-        for at, item in enumerate(objects)
-        if item.id is not None
-        and any(
-            began < collection.state.ended.get(one, -1) < UNDER_WAY
-            for one in either((collection.key_hash(item.id),))
-        )
-    }
 
 
 #: Milliseconds for which views of a record put a delete off once.

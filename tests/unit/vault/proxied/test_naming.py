@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import suppress
 
+from proxy.errors import VaultError
+from proxy.storage.changes import Bind
 from proxy.storage.rows import RowState
 from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
@@ -499,3 +501,62 @@ async def test_a_delete_is_in_doubt_for_a_create_that_got_its_id_and_is_still_be
     assert (await one.counts())[::2] == (1, 1)
     await (await one.send("GET /p/1")).answer(404, {"error": "not found"})
     assert await one.counts() == (0, 0, 0)
+
+
+@table("first", [True, False])
+async def test_a_delete_of_an_unknown_id_that_is_under_way_hides_no_delete_that_has_ended(first):
+    """A lost create got the id for good by an answer from before either, and outlived its record."""
+    one = await desk("current")
+    if first:
+        await one.create(ANN)
+    held, read = {"id": 1, **await lost(one, ANN)}, await one.send("GET /p/1")
+    if first:
+        await (await one.send("DELETE /p/1")).answer(204)
+    delete = await one.send("DELETE /p/1")
+    assert await read.seen(200, held) == {"id": 1, **ANN}
+    await delete.exchange.failed(True)
+    await (await one.send("GET /p/1")).answer(404, {"error": "not found"})
+    await later(one)
+    assert await one.counts() == (0, 0, 0)
+
+
+@table("read", range(10))
+async def test_a_delete_ends_what_an_answer_from_before_is_just_giving_its_id(read):
+    """Wherever between two reads of the vault it comes: the answer proves nothing any more."""
+    one = await desk("current")
+    await one.create(ANN)
+    held = {"id": 1, **await lost(one, {**ANN, "name": "Bo Alm"})}
+    call, gate = await one.send("GET /p/1"), one.store.pause("by_keys", skip=read)
+    shown = asyncio.ensure_future(call.seen(200, held))
+    reached = asyncio.ensure_future(gate.reached())
+    await asyncio.wait({shown, reached}, return_when=asyncio.FIRST_COMPLETED)
+
+    async def delete() -> None:
+        await (await one.send("DELETE /p/1")).answer(204)
+
+    deleted = asyncio.ensure_future(delete())
+    for _ in range(50):  # unless it waits for the answer
+        await asyncio.sleep(0)
+    gate.open()
+    await asyncio.gather(shown, deleted)
+    reached.cancel()
+    one.clock.advance(1)
+    await (await one.send("GET /p/1")).answer(404, {"error": "not found"})
+    await later(one)
+    assert await one.counts() == (0, 0, 0)
+
+
+async def test_a_create_that_an_answer_could_not_name_is_not_kept_beside_its_record():
+    """It was kept first, and named then: a process that ended in between left it for good."""
+    one = await desk("current")
+    bo = {"phone": "08-1", "born": "1951-01-01"}
+    held = {"id": 1, **await lost(one, {name: ANN[name] for name in bo})}
+    one.clock.advance(1)
+    one.store.fail("commit", change=Bind)
+    with suppress(VaultError):
+        await one.shown(held)
+    update = await one.send("PATCH /p/1", bo)
+    await update.answer(200, {"id": 1, **update.json})
+    await later(one)
+    assert await one.counts() == (1, 0, 0)
+    assert await one.shown({"id": 1, **update.json}) == {"id": 1, **bo}

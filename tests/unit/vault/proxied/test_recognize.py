@@ -1,8 +1,11 @@
+import asyncio
+
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import stage_creates
+from tests.support.exchanges import desk
 from tests.support.vaults import Bench, draft, make_bench, token
 
 SHARED = "ann@example.com"
@@ -44,3 +47,26 @@ async def test_what_several_records_share_tells_none_of_them() -> None:
     revealed = await reveal_objects(bench.people, [item])
     assert revealed.rows == [None]
     assert [value and value.text for value in revealed.values[0]] == [SHARED]
+
+
+async def test_a_record_that_becomes_a_part_of_another_while_it_is_looked_up_is_found_there() -> (
+    None
+):
+    """The index had led to it when its row was gone: the answer showed tokens."""
+    one = await desk()
+    await one.create({"name": "Ann", "born": "1950-05-05"})
+    sent = {"name": "Anna", "phone": "08-123 456 78", "born": "1951-01-01"}
+    lost, again = await one.send("POST /p", sent), await one.send("POST /p", {"name": "Bo"})
+    await lost.exchange.failed(True)
+    held = {"id": 1, **lost.json}
+    read, gate = await one.send("GET /p/1"), one.store.pause("by_tokens", late=True)
+    shown = asyncio.ensure_future(
+        read.seen(200, {name: held[name] for name in held if name != "name"})
+    )
+    await gate.reached()
+    await again.answer(201, {"id": 1, **again.json})  # it gets the id of the first
+    one.clock.advance(1)
+    assert (await one.shown(held))["name"] == "Anna"
+    assert (await one.counts())[0] == 1
+    gate.open()
+    assert await shown == {"id": 1, "phone": "08-123 456 78", "born": "1951-01-01"}
