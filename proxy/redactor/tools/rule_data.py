@@ -23,7 +23,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     hints += [_believable(one, rules) for one in rules.entities]
     hints += [_dates_in_lists(one, rules) for one in rules.entities]
     hints += [_sent_ids(rules), _any_redirect(rules)]
-    hints += [_any_path(rules), _unnamed_start(rules)]
+    hints += [_any_path(rules), _unnamed_start(rules), _file_names(rules)]
     return {
         "ok": True,
         "version": rules.version,
@@ -206,6 +206,18 @@ def _unnamed_start(rules: RuleSet) -> str:
     return (
         f"{', '.join(dict.fromkeys(labels))}: no rule names these paths, as a placeholder such as "
         "{page*} takes at least one segment; write an operation of its own where such a page is"
+        if labels
+        else ""
+    )
+
+
+def _file_names(rules: RuleSet) -> str:
+    """A hint about uploads whose files pass, with the names that people gave them."""
+    uploads = [one for one in each_operation(rules.operations) if one.request.files == "pass"]
+    labels = dict.fromkeys(one.label for one in uploads)
+    return (
+        f"{', '.join(labels)}: files pass with their names, and people name files after people; "
+        "let the application keep a name of its own, such as a number"
         if labels
         else ""
     )

@@ -96,6 +96,14 @@ def test_an_update_that_any_redirect_confirms_is_hinted_at() -> None:
         assert told.startswith("any redirect confirms POST /contacts/{id}, ") is hinted
 
 
+def test_an_upload_whose_files_pass_is_hinted_at() -> None:
+    form = '  - {match: "POST /c/{id}/photo", update: contact, request: {multipart: {n: name}%s}}\n'
+    for files, hinted in ((", files: pass", True), ("", False)):
+        hints = rules_data(load_text(RULES + form % files))["hints"]
+        told = [one for one in hints if "files pass with their names" in one]
+        assert [one.partition(":")[0] for one in told] == ["POST /c/{id}/photo"] * hinted
+
+
 def test_a_read_of_many_paths_that_names_no_parameter_is_hinted_at() -> None:
     read = '  - {match: "GET /admin/{page*}", read: contact, %sresponse: {restore: anywhere}}\n'
     for query, hinted in (("", True), ('query: {"*name*": {refuse: always}}, ', False)):
