@@ -118,14 +118,15 @@ class RecordWalk:
                 raise
 
     def _run(self, bar: Progress, workers: ThreadPoolExecutor) -> None:
-        for number in range(self.tally.passes, max(_PASSES, self.tally.passes + 1)):
+        for number in range(self.tally.passes, max(_PASSES, self.tally.passes + 2)):
             self.last = _Pass()
+            whole = not self.tally.steps  # an earlier call may have found work in its first part
             self._pass(bar, workers)
             if self.options.dry_run:
                 return
             self.tally.passes, self.tally.steps = number + 1, 0
             self._write()
-            if not _AGAIN.intersection(+self.last.outcomes):
+            if whole and not _AGAIN.intersection(+self.last.outcomes):
                 self.complete = not self.refusals
                 break
         if self.complete:
