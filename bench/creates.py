@@ -33,7 +33,7 @@ from proxy.storage.base import Hooks
 from proxy.storage.changes import Insert
 from proxy.storage.rows import Column, TableLayout
 from proxy.vault.collection import TableSpec
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.repository import Records
 from proxy.vault.schema_store import column_type
@@ -126,7 +126,7 @@ async def through_create(path: Path, case: Case, count: int) -> Made:
 
     async def write() -> None:
         for batch in left:
-            await store_records(records, batch, "bench", nothing)
+            await store_records(records, batch, "bench", no_changes)
 
     commits.clear()
     start, used = time.perf_counter(), time.process_time()

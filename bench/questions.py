@@ -28,7 +28,7 @@ from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage import open_store
 from proxy.vault.collection import TableSpec, VaultContext
 from proxy.vault.records.aggregate import aggregate_groups
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.find import find_page
 from proxy.vault.records.repository import Records
@@ -112,7 +112,7 @@ class Ours:
         for person in people(count):
             drafts.append(RecordDraft(person.id, person._asdict()))
             if len(drafts) == BATCH:
-                await store_records(self.records, drafts, "bench", nothing)
+                await store_records(self.records, drafts, "bench", no_changes)
                 drafts = []
         return self
 

@@ -39,7 +39,7 @@ from proxy.model.record import Fields, Record
 from proxy.model.rights import FULL, Rights, VisibleRecord
 from proxy.model.schema import IS_ENCRYPTED, RECORD_KEY, STATED_VERSION, records_schema
 from proxy.vault.records import (
-    Figures,
+    AggregateRow,
     Records,
     aggregate_groups,
     change_records,
@@ -105,7 +105,7 @@ def legacy_version_json(record: VisibleRecord, rights: Rights = FULL) -> dict[st
     }
 
 
-def groups(figures: Iterable[Figures]) -> dict[str, Any]:
+def groups(figures: Iterable[AggregateRow]) -> dict[str, Any]:
     """Groups by their names."""
     return {
         group_name(group.keys): {"group": {"keys": group.keys}, "metrics": group.metrics}

@@ -143,13 +143,6 @@ class OfflineChanges:
         self.log.put(encode_event(event, **self._about, **about))
 
 
-def log_of(record: OfflineChanges | None) -> AuditLog:
-    """The log of a command that changes something."""
-    if record is None:
-        raise TypeError("this command changes nothing")
-    return record.log
-
-
 @asynccontextmanager
 async def recorded(record: OfflineChanges | None) -> AsyncIterator[None]:
     """Close the log of the command after the block, whatever its outcome."""

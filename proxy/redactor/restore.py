@@ -15,7 +15,7 @@ from proxy.offload import FEW, free, strides
 from proxy.redactor import form
 from proxy.redactor.inner_texts import Candidate, XmlText, found_inside, is_readable_xml, xml_texts
 from proxy.redactor.json import tree as json_codec
-from proxy.redactor.json.text import evened, unescaped, unwrapped
+from proxy.redactor.json.text import mask_escapes, unescaped, unwrapped
 from proxy.redactor.message import CODECS, Media, cell_writers, write_cell
 from proxy.redactor.pages import Region, acting, is_markup, opens_tag, text
 from proxy.redactor.redact import ParsedBody, Spot
@@ -55,7 +55,7 @@ def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
     return b"".join(joined)
 
 
-#: Where a token can stand in an ``evened`` text: a JSON string literal, or a bare number.
+#: Where a token can stand in a text without escapes: a JSON string literal, or a bare number.
 _JSON_LITERAL = re.compile(rb'"[^"]*+"|-?[0-9][0-9.eE+-]*+')
 _JSON_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)")
 _JSON_NAME = re.compile(rb"[ \t\n\r]*:")
@@ -371,7 +371,7 @@ def _json_edit(item: Candidate, value: Value) -> Edit:
 
 def _stretches(kind: EscapingKinds, body: bytes) -> Iterator[tuple[int, int, bool]]:
     if kind is EscapingKinds.JSON:
-        for match in _JSON_LITERAL.finditer(evened(body)):
+        for match in _JSON_LITERAL.finditer(mask_escapes(body)):
             quote = int(body[match.start()] == 0x22)
             yield match.start() + quote, match.end() - quote, bool(quote)
     elif kind is EscapingKinds.FORM:

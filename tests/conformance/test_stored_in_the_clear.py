@@ -18,7 +18,7 @@ from proxy.storage.postgres.address import parse_address
 from proxy.storage.postgres.link import connect
 from proxy.vault.collection import HistoryPolicy, TableSpec
 from proxy.vault.records.aggregate import aggregate_groups
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.find import find_page
 from proxy.vault.records.update import change_records
@@ -85,8 +85,8 @@ async def filled(
     changed = read_draft(
         records.schema, {"id": "Marvin Android", **sent}, partial=True, limits=DEFAULTS
     )
-    await change_records(records, [changed], "me", nothing)
-    await delete_one(records, "Arthur P. Dent", "me", nothing)
+    await change_records(records, [changed], "me", no_changes)
+    await delete_one(records, "Arthur P. Dent", "me", no_changes)
     where = {"search_keys": "beeblebrox"}
     found = await find_page(records, read_find(records.schema, {"filter": where}, DEFAULTS))
     grouped = {

@@ -22,8 +22,8 @@ from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.vault.collection import TableSpec
-from proxy.vault.records.aggregate import Figures, aggregate_groups
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.aggregate import AggregateRow, aggregate_groups
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.find import FoundPage, PageAsker, find_page, page_of
 from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, make_contacts
@@ -212,7 +212,7 @@ class Side:
             clock.advance(1)
             one = plain[number % len(plain)]
             draft = read_draft(schema, {"id": one.key, **fields}, partial=True, limits=DEFAULTS)
-            (made,) = await change_records(records, [draft], "me", nothing)
+            (made,) = await change_records(records, [draft], "me", no_changes)
             one.fields = {**one.fields, **fields}
             one.version, one.updated_at = made.version, made.updated_at
         # so that some of those that expire have, and some have not
@@ -240,7 +240,7 @@ class Side:
                 return keys
             query = msgspec.structs.replace(query, next=found.next)
 
-    async def aggregate(self, request: dict[str, Any]) -> list[Figures]:
+    async def aggregate(self, request: dict[str, Any]) -> list[AggregateRow]:
         records = self.contacts.records
         page = await aggregate_groups(
             records, read_aggregate(records.schema, request, DEFAULTS), "me"

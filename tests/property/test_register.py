@@ -16,7 +16,7 @@ from proxy.errors import Code, VaultError
 from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.vault.expiry import delete_expired, prune
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.update import change_records
@@ -86,27 +86,29 @@ class Client:
 
     async def _create(self, value: int) -> int:
         (made,) = await store_records(
-            self._contacts.records, [contact("a", age=value)], "x", nothing
+            self._contacts.records, [contact("a", age=value)], "x", no_changes
         )
         return int(made.fields["age"])
 
     async def _brief(self, value: int) -> None:
         draft = contact("a", age=value, expires_at=self._contacts.clock())
-        await store_records(self._contacts.records, [draft], "x", nothing)
+        await store_records(self._contacts.records, [draft], "x", no_changes)
 
     async def _put(self, value: int) -> int:
         drafts = [contact("a", age=value)]
         (made,) = await store_records(
-            self._contacts.records, drafts, "x", nothing, on_existing="update"
+            self._contacts.records, drafts, "x", no_changes, on_existing="update"
         )
         return int(made.fields["age"])
 
     async def _update(self, value: int) -> int | None:
-        made = await change_records(self._contacts.records, [contact("a", age=value)], "x", nothing)
+        made = await change_records(
+            self._contacts.records, [contact("a", age=value)], "x", no_changes
+        )
         return int(made[0].fields["age"]) if made else None
 
     async def _delete(self, _value: int) -> None:
-        await delete_one(self._contacts.records, "a", "x", nothing)
+        await delete_one(self._contacts.records, "a", "x", no_changes)
 
     async def _read(self, _value: int) -> int | None:
         found = await self._contacts.get("a")

@@ -18,7 +18,7 @@ from proxy.model.record import DEFAULTS, RecordDraft
 from proxy.model.schema import FieldType, Schema
 from proxy.storage.rows import Row
 from proxy.vault import job
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_many
 from proxy.vault.records.find import find_page
@@ -116,14 +116,16 @@ async def put(shelf: Shelf, key: str, number: int, names: set[str]) -> None:
             if field.name != "id"
         }
         if not await change_records(
-            records, [RecordDraft(key, {"id": key, **fields})], "test", nothing
+            records, [RecordDraft(key, {"id": key, **fields})], "test", no_changes
         ):
-            await store_records(records, [RecordDraft(key, {"id": key, **fields})], "test", nothing)
+            await store_records(
+                records, [RecordDraft(key, {"id": key, **fields})], "test", no_changes
+            )
 
 
 async def delete(shelf: Shelf, key: str) -> None:
     with shelf.catalog.using(), suppress(VaultError):  # it may not be there
-        await delete_many(shelf.catalog.records("contact"), [key], "test", nothing)
+        await delete_many(shelf.catalog.records("contact"), [key], "test", no_changes)
 
 
 async def define(shelf: Shelf, gate: AclDecisions, wanted: Schema) -> None:

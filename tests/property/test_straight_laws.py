@@ -21,7 +21,7 @@ from proxy.gateway.forwarded import CallerFields, Correlation, ForwardedHeaders
 from proxy.model.record import RecordDraft
 from proxy.net.client_address import Trusted
 from proxy.vault.proxied.correction import correct_record
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.repository import Records
 from tests.support.clock import ManualClock
 from tests.support.draws import ACTS, Draw
@@ -130,7 +130,7 @@ async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
                 for one in (straight, general):
                     records = Records(next(iter(one.vault.collections())))
                     with suppress(VaultError):  # an update of it is in doubt
-                        await correct_record(records, RecordDraft(key, erasure), "", nothing)
+                        await correct_record(records, RecordDraft(key, erasure), "", no_changes)
             if number % 20 == 19:
                 for one in (straight, general):
                     one.clock.advance(1000)

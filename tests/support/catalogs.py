@@ -12,7 +12,7 @@ from proxy.model.record import RecordDraft
 from proxy.model.schema import Schema
 from proxy.model.schema_document import read_definition
 from proxy.storage.query import Is, Select
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.query import compile_query
 from proxy.vault.schema_store import Origin
@@ -40,7 +40,7 @@ class Shelf:
         """A new record."""
         with self.catalog.using():
             draft = RecordDraft(key, {"id": key, **values})
-            await store_records(self.catalog.records(name), [draft], "test", nothing)
+            await store_records(self.catalog.records(name), [draft], "test", no_changes)
 
     async def values(self, name: str = "contact") -> dict[str, dict[str, Any]]:
         """The values of all records by key, without the keys."""

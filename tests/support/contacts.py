@@ -14,7 +14,7 @@ from proxy.storage.base import Store
 from proxy.storage.changes import Change, Conflict, Remove
 from proxy.storage.rows import Row
 from proxy.vault.collection import HistoryPolicy, TableSpec, VaultContext
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.repository import Records
 from proxy.vault.table_state import Sequencer
@@ -61,7 +61,7 @@ class Contacts:
 
     async def add(self, *drafts: RecordDraft) -> list[Record]:
         """Create them, as the client ``someone``."""
-        return await store_records(self.records, drafts, "someone", nothing)
+        return await store_records(self.records, drafts, "someone", no_changes)
 
     async def row(self, key: str) -> Row | None:
         """What the store has under a key, expired or not."""

@@ -19,7 +19,7 @@ from proxy.vault.collection import HistoryPolicy
 from proxy.vault.environments import make_keyset
 from proxy.vault.maintenance.hash_rotation import HashRotation
 from proxy.vault.maintenance.key_rotation import drop_hash_root, renew_hash_root
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.delete import delete_many
 from proxy.vault.records.find import find_page
 from proxy.vault.records.update import change_records
@@ -139,9 +139,9 @@ async def fill(house: House) -> Files:
     )
     house.contacts.clock.advance(1)
     some = [contact(f"r{number}", note="new") for number in range(0, COUNT, 2)]
-    await change_records(house.records, some, "u", nothing)
+    await change_records(house.records, some, "u", no_changes)
     objects = MemoryObjects()
     files = Files(house.contacts, objects, await house.vault.keep_files(objects, LIMIT))
     await files.add(b"content", "cv.pdf", "r1")
-    await delete_many(house.records, ["r69"], "u", nothing)
+    await delete_many(house.records, ["r69"], "u", no_changes)
     return files

@@ -16,7 +16,7 @@ from proxy.storage.rows import Past, StoredReply
 from proxy.vault.environments import load_keyset, make_keyset
 from proxy.vault.maintenance.key_rotation import drop_keys, renew_keys
 from proxy.vault.maintenance.reencryption import ReencryptionJob
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.history import record_versions
 from proxy.vault.records.update import change_records
 from tests.support.attached import LIMIT, Files
@@ -79,7 +79,7 @@ class Desk:
             self.contacts.records,
             [contact(f"r{number}", age=2) for number in range(count)],
             "u",
-            nothing,
+            no_changes,
         )
         for name, content in CONTENTS.items():
             await self.files.add(content, name, "r0")

@@ -18,7 +18,7 @@ from _cffi_backend import FFI  # what cffi's generated modules import: no C pars
 from proxy.errors import VaultError
 from proxy.redactor.json.arrays import LONG_ARRAY, AlikeObjects, after_element, in_parts
 from proxy.redactor.json.grammar import names_of, one_name, skip, too_many
-from proxy.redactor.json.text import evened, fold_name, holds_escape, most_steps, skip_space
+from proxy.redactor.json.text import fold_name, holds_escape, mask_escapes, most_steps, skip_space
 from proxy.redactor.json.tree import (
     NARROW_TREE,
     TWICE,
@@ -61,7 +61,7 @@ class FastRun:
 
     __slots__ = (
         *("_alike", "_anchored", "_base", "_body", "_compact", "_decoded", "_escaped"),
-        *("_escapes", "_even", "_evened", "_item", "_mended", "_mixed", "_objects", "_steps"),
+        *("_escapes", "_even", "_masked", "_item", "_mended", "_mixed", "_objects", "_steps"),
         "members",
     )
 
@@ -79,7 +79,7 @@ class FastRun:
         self._escapes = escapes_of_names
         #: whether selected names may be spelled with escapes; told when asked
         self._escaped: bool | None = None
-        self._evened: bytes | None = None  #: the body without escapes, once needed
+        self._masked: bytes | None = None  #: the body without escapes, once needed
         self._mended = mended  #: U+FFFD may stand for half of a surrogate pair
         self._decoded = False
         self._compact = True  #: as far as seen, the document has no white space between its tokens
@@ -346,9 +346,9 @@ class FastRun:
 
     def _skip(self, at: int) -> int:
         """Return the end of an object that is examined separately."""
-        if self._evened is None:
-            self._evened = evened(self._body)
+        if self._masked is None:
+            self._masked = mask_escapes(self._body)
         try:
-            return skip(self._evened, at, _DEEPEST, _DEEPEST)
+            return skip(self._masked, at, _DEEPEST, _DEEPEST)
         except VaultError:
             raise Undecided from None  # the walker names the fault

@@ -2,7 +2,7 @@
 
 Exactly the grammar: no comments, no NaN, no control characters in strings, no second value. Nothing
 here recurses, so depth is bounded by the caller's limit and not by the interpreter's. The patterns
-work on a text whose escapes were ``evened``, and repeat groups only so often: an unbounded group
+work on a text without escapes (``mask_escapes``) and repeat groups a few times: an unbounded group
 keeps memory for each round, and its possessive form is broken before Python 3.11.5.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.json.text import evened
+from proxy.redactor.json.text import mask_escapes
 
 _WS = rb"[ \t\n\r]*+"
 _STRING = rb'"[^"\\\x00-\x1f]*+"'
@@ -97,12 +97,12 @@ def member_name(raw: bytes) -> str:
 
 def one_name(gap: bytes) -> bool:
     """Whether one separator and one name is all that stands there, before a member's value."""
-    return _BETWEEN.fullmatch(evened(gap)) is not None
+    return _BETWEEN.fullmatch(mask_escapes(gap)) is not None
 
 
 def names_of(valid: bytes) -> Iterator[str]:
     """The decoded names of all members of an object, in order; the document is valid."""
-    text = evened(valid)
+    text = mask_escapes(valid)
     at, pattern = 1, FIRST_MEMBER
     while (match := pattern.match(text, at)) and not match[1]:
         yield member_name(valid[match.start(2) : match.end(2)])
@@ -112,7 +112,7 @@ def names_of(valid: bytes) -> Iterator[str]:
 
 
 def scalar_end(text: bytes, at: int) -> int:
-    """The end of the string, number or word that starts there in ``evened``; -1: none."""
+    """The end of the string, number or word that starts there, without escapes; -1: none."""
     if text[at : at + 1] == b'"':
         close = text.find(b'"', at + 1)
         if close - at > _PIECE:

@@ -113,7 +113,7 @@ _SMALL = 4096
 _RARE = 1024
 
 
-def evened(body: bytes) -> bytes:
+def mask_escapes(body: bytes) -> bytes:
     """The same text with plain characters in place of its escapes, every other byte where it was.
 
     A remaining backslash belongs to no escape. Outside of strings no escape becomes a JSON token.
@@ -122,17 +122,17 @@ def evened(body: bytes) -> bytes:
     if body.find(b"\\") < 0:
         return body
     if len(body) <= _PIECE:
-        return _evened(body)
+        return _masked(body)
     pieces: list[bytes] = []
     start = 0
     while start < len(body):
         end = _between_escapes(body, start, start + _PIECE)
-        pieces.append(_evened(body[start:end]))
+        pieces.append(_masked(body[start:end]))
         start = end
     return b"".join(pieces)
 
 
-def _evened(piece: bytes) -> bytes:
+def _masked(piece: bytes) -> bytes:
     return _LONG_ESCAPE.sub(b"______", _SHORT_ESCAPE.sub(b"__", piece))
 
 
@@ -231,7 +231,7 @@ def standard(body: bytes) -> bytes | None:
     if out.startswith(_MARK):
         out[: len(_MARK)] = b" " * len(_MARK)
     if b"NaN" in body or b"Infinity" in body:
-        for match in _LENIENT.finditer(evened(bytes(out))):
+        for match in _LENIENT.finditer(mask_escapes(bytes(out))):
             if match[0][:1] != b'"':
                 sign = b"-" if match[0][:1] == b"-" else b""
                 out[match.start() : match.end()] = sign + b"0.".ljust(

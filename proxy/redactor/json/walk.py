@@ -38,11 +38,11 @@ from proxy.redactor.json.nested import (
     selects,
 )
 from proxy.redactor.json.text import (
-    evened,
     fold_name,
     is_utf8,
     lone_surrogate,
     loose_name,
+    mask_escapes,
     most_steps,
     skip_space,
 )
@@ -150,7 +150,7 @@ class DocumentWalk:
     ) -> None:
         self._objects, self._leaves, self._anchored, self._spared = selectors
         self.body = body
-        self._text = evened(body)
+        self._text = mask_escapes(body)
         self.depth = depth
         self.objects: list[WalkSpan] = []
         self.hits: list[WalkSpan] = []

@@ -3,7 +3,7 @@
 Its face is what stands here; other rooms import nothing else of it.
 """
 
-from proxy.vault.records.aggregate import Figures, aggregate_groups
+from proxy.vault.records.aggregate import AggregateRow, aggregate_groups
 from proxy.vault.records.commit import refuse_of_rules
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_many, delete_one
@@ -23,7 +23,7 @@ from proxy.vault.records.update import change_records, clone
 from proxy.vault.records.visibility import all_visible
 
 __all__ = [
-    "Figures",
+    "AggregateRow",
     "FoundPage",
     "PageAsker",
     "PersonRecord",

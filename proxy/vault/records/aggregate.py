@@ -66,7 +66,7 @@ _NEEDS = {
 }
 
 
-class Figures(NamedTuple):
+class AggregateRow(NamedTuple):
     """A group: the value of each key (``None``: records without one) and of each metric."""
 
     keys: dict[str, Any]
@@ -76,7 +76,7 @@ class Figures(NamedTuple):
 class Aggregated(NamedTuple):
     """A page of groups, and the cursor of the next one where there is more."""
 
-    groups: list[Figures]
+    groups: list[AggregateRow]
     next: str | None
     untold: int = 0  #: groups of this page that are left out, because none of their records opens
 
@@ -129,7 +129,7 @@ async def aggregate_groups(
     page = groups[: question.limit] if question.keys else groups
     labels, untold = await _labels(records, question.keys, page, where, lenient=lenient)
     page_figures = [
-        Figures(
+        AggregateRow(
             keys,
             {metric.name: _figure(records, metric, needed, group) for metric in question.metrics},
         )

@@ -19,7 +19,7 @@ from proxy.api.legacy_records import (
 from proxy.model.record import Attachment, Record
 from proxy.model.rights import FULL, Rights
 from proxy.model.schema import DECIMAL_KEYS, KEYS, RANGE_KEYS, SERVICE_KEYS, records_schema
-from proxy.vault.records.aggregate import Figures
+from proxy.vault.records.aggregate import AggregateRow
 from tests.support.api import Interface, interface
 
 R = "/api/records"
@@ -216,6 +216,6 @@ def test_no_two_groups_have_one_name() -> None:
     pairs = [{"x": one, "y": other} for one in values for other in values]
     assert len({group_name(pair) for pair in pairs}) == len(pairs)
     assert group_name({}) == "all"
-    assert groups([Figures({"key1": "a"}, {"n": 1})]) == {
+    assert groups([AggregateRow({"key1": "a"}, {"n": 1})]) == {
         "a": {"group": {"keys": {"key1": "a"}}, "metrics": {"n": 1}}
     }

@@ -12,7 +12,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.record import RecordDraft
 from proxy.vault.environments import Environments
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.schemas import active
 from proxy.vault.vault import Vault
@@ -96,7 +96,7 @@ async def test_a_record_that_comes_while_it_ends_keeps_it(here):
             await asyncio.sleep(0.001)
         records = here.realm._opened["acme"].catalog.records("contact")
         await store_records(
-            records, [RecordDraft("k", {"id": "k"})], "test", nothing
+            records, [RecordDraft("k", {"id": "k"})], "test", no_changes
         )  # by a request that was let in before
     assert (await fault_of(removing)).code is Code.ENVIRONMENT_IN_USE
     assert (await here.client("POST", "/api/models/contact/find", "acme", json={})).json["meta"][

@@ -22,7 +22,7 @@ from proxy.storage.notes import NoteWrite
 from proxy.storage.transfer import INCOMING, MOVED
 from proxy.vault.collection import TableSpec
 from proxy.vault.maintenance import verify_vault
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.repository import Records
 from tests.support.contacts import CONTACT, contact
@@ -148,7 +148,7 @@ async def test_a_move_to_where_the_vault_is_is_refused(settings, tmp_path):
 async def test_the_sums_over_rows_go_along(settings, tmp_path):
     async with stopped_vaults(settings) as [(vault, _)]:
         spec = TableSpec(CONTACT, {}, None, addressed=False)
-        await store_records(Records(await vault.collection(spec)), [contact("a")], "t", nothing)
+        await store_records(Records(await vault.collection(spec)), [contact("a")], "t", no_changes)
         assert await vault.altered() == []
     target = tmp_path / "new"
     await to(settings, target).finish(silent)

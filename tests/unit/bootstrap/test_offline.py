@@ -16,7 +16,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import RecordDraft
 from proxy.model.schema_document import read_definition
 from proxy.vault.maintenance.verify import verify_vault
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.catalog import open_catalog
@@ -41,7 +41,7 @@ async def written(settings: Settings, environment: str) -> None:
             read_definition("contact", {"fields": {"id": {"type": "primary_key"}}}), Origin.API
         )
         await store_records(
-            catalog.records("contact"), [RecordDraft("k", {"id": "k"})], "somebody", nothing
+            catalog.records("contact"), [RecordDraft("k", {"id": "k"})], "somebody", no_changes
         )
         await catalog.close()
 

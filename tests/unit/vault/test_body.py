@@ -16,7 +16,7 @@ from proxy.vault.body import (
     pack,
     unpack,
 )
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.update import change_records
 from tests.support.contacts import contact, make_contacts
 from tests.support.table import table
@@ -136,7 +136,7 @@ async def test_a_new_record_stores_nothing_and_a_changed_one_what_changed():
     assert made.eras is None
     assert contacts.records.collection.sealer.open(row).eras is None
     (changed,) = await change_records(
-        contacts.records, [contact("a", name="Anna", city="Lund")], "x", nothing
+        contacts.records, [contact("a", name="Anna", city="Lund")], "x", no_changes
     )
     found = await contacts.get("a")
     assert found is not None

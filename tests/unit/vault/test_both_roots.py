@@ -10,7 +10,7 @@ from proxy.storage.changes import Bind, Conflict, Release
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.records.aggregate import aggregate_groups
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.delete import delete_many
 from proxy.vault.records.update import change_records
 from tests.support.contacts import CONTACT, contact
@@ -31,8 +31,8 @@ async def test_a_key_or_a_file_that_is_there_under_the_older_root_is_taken_under
     with pytest.raises(VaultError) as caught:
         await files.add(b"other", "cv.pdf", "r1")
     assert caught.value.code is Code.FILE_EXISTS
-    await change_records(house.records, [contact("r5", name="Bo Alm")], "u", nothing)
-    await delete_many(house.records, ["r6"], "u", nothing)
+    await change_records(house.records, [contact("r5", name="Bo Alm")], "u", no_changes)
+    await delete_many(house.records, ["r6"], "u", no_changes)
     await house.contacts.add(contact("new", name="Ann Ek 6"))
     expected = await house.answers()
     await house.finish()
@@ -80,7 +80,7 @@ async def test_a_value_under_both_roots_is_one_group_on_whichever_page(house: Ho
     assert await groups() == expected
     await house.rotate()
     some = [contact(f"r{n}", parent=f"p{n % 7}", note="new") for n in range(0, 21, 2)]
-    await change_records(house.records, some, "u", nothing)
+    await change_records(house.records, some, "u", no_changes)
     assert await groups() == expected
     await house.finish()
     assert await groups() == expected

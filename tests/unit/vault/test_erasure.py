@@ -20,7 +20,7 @@ from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.repository import Records
 from tests.support.postgres import fresh_address
@@ -43,7 +43,7 @@ async def add(made: Bench, key: str | None, **values: str) -> Tokens:
 
 
 async def erase(made: Bench, *keys: str) -> None:
-    await delete_many(Records(made.people), keys, "chief", nothing)
+    await delete_many(Records(made.people), keys, "chief", no_changes)
 
 
 async def shown(made: Bench, key: str | None, tokens: Tokens) -> dict[str, str | None]:
@@ -283,7 +283,7 @@ async def test_they_are_told_before_while_and_after_hashes_come_under_another_ro
     people = await house.vault.collection(person())
     made = Bench(house.contacts.store, house.contacts.clock, house.vault, people)
     tokens = await add(made, "17", **ANN)
-    await delete_one(Records(people), "17", "chief", nothing)
+    await delete_one(Records(people), "17", "chief", no_changes)
     assert await shown(made, "17", tokens) == dict.fromkeys(ANN, "")
     before = house.digests()
     await house.rotate()

@@ -12,7 +12,7 @@ from proxy.vault.proxied.open_rows import AnswerObject, open_with_staged
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
-from proxy.vault.records.commit import locked, nothing
+from proxy.vault.records.commit import locked, no_changes
 from proxy.vault.records.history import record_versions
 from proxy.vault.records.update import change_records
 from proxy.vault.seal import Tampered
@@ -160,7 +160,7 @@ class PuttingOff(MemoryStore):
         if self.contacts is not None:
             contacts, self.contacts = self.contacts, None
             contacts.clock.advance(-1)
-            await change_records(contacts.records, [contact("a", expires_at=None)], "x", nothing)
+            await change_records(contacts.records, [contact("a", expires_at=None)], "x", no_changes)
             contacts.clock.advance(1)
         return rids
 
@@ -180,7 +180,7 @@ async def test_past_versions_are_forgotten_when_they_have_been_past_for_long_eno
     contacts.clock.advance(5000)
     for age in (2, 3):
         contacts.clock.advance(500)
-        await change_records(contacts.records, [contact("a", age=age)], "x", nothing)
+        await change_records(contacts.records, [contact("a", age=age)], "x", no_changes)
     collection = contacts.records.collection
     contacts.clock.advance(500)
     assert await prune(collection) == 0
@@ -196,7 +196,7 @@ async def test_a_whole_backlog_is_pruned() -> None:
     contacts = await make_contacts(history=HistoryPolicy(keep=1))
     await contacts.add(*[contact(str(number)) for number in range(250)])
     await change_records(
-        contacts.records, [contact(str(number)) for number in range(250)], "x", nothing
+        contacts.records, [contact(str(number)) for number in range(250)], "x", no_changes
     )
     contacts.clock.advance(2)
     assert await prune(contacts.records.collection) == 250

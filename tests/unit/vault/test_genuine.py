@@ -2,7 +2,7 @@ from proxy.storage.rows import Row, StagedKind
 from proxy.vault.genuine import hosts_others, is_genuine_change, may_end
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates, stage_updates
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.update import change_records
 from tests.support.attached import Files, make_files
 from tests.support.contacts import contact
@@ -28,7 +28,7 @@ async def test_a_damaged_row_ends_with_its_own_versions_and_files() -> None:
     files = await make_files()
     collection = files.contacts.records.collection
     await files.add(b"x")
-    await change_records(files.contacts.records, [contact("a", age=2)], "x", nothing)
+    await change_records(files.contacts.records, [contact("a", age=2)], "x", no_changes)
     damaged = (await row_of(files, "a"))._replace(body=b"\0" * 60)
     assert await may_end(collection, damaged)
     assert (files.contacts.events["unopenable"], files.contacts.events["tampered"]) == (1, 0)
@@ -41,7 +41,7 @@ async def test_a_row_under_the_number_of_another_record_ends_nothing_of_it(part:
     if part == "file":
         await files.add(b"x")
     else:
-        await change_records(files.contacts.records, [contact("a", age=2)], "x", nothing)
+        await change_records(files.contacts.records, [contact("a", age=2)], "x", no_changes)
     moved = (await row_of(files, "b"))._replace(rid=(await row_of(files, "a")).rid)
     assert await hosts_others(collection, moved)
     assert not await may_end(collection, moved)
@@ -53,7 +53,7 @@ async def test_a_row_under_the_number_of_another_record_ends_nothing_of_it(part:
 async def test_versions_that_were_put_under_another_key_tell_whose_they_are() -> None:
     files = await make_files()
     collection = files.contacts.records.collection
-    await change_records(files.contacts.records, [contact("a", age=2)], "x", nothing)
+    await change_records(files.contacts.records, [contact("a", age=2)], "x", no_changes)
     (past,) = await files.contacts.store.past_scan(collection.table, (0, 0), 10)
     moved = (await row_of(files, "b"))._replace(rid=past.rid)
     assert past.key != moved.key

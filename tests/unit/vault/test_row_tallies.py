@@ -8,7 +8,7 @@ import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.storage import open_store
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.update import change_records
 from proxy.vault.row_tallies import TableTally
 from tests.support.contacts import Contacts, contact, make_contacts
@@ -83,7 +83,7 @@ async def shelf(tmp_path: Path) -> AsyncIterator[tuple[Shelf, Contacts]]:
     contacts = await shelf.open()
     await contacts.add(*[contact(key, age=1) for key in "abc"])
     shelf.write("CREATE TABLE copy AS SELECT * FROM r_r1_test")
-    await change_records(contacts.records, [contact("b", age=2)], "u", nothing)
+    await change_records(contacts.records, [contact("b", age=2)], "u", no_changes)
     yield shelf, contacts
     await contacts.store.close()
 

@@ -17,7 +17,7 @@ from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.history import record_versions
 from proxy.vault.schema_store import forget_schema, placed_schemas
@@ -117,7 +117,7 @@ async def test_so_does_what_it_collects_among_records_of_callers(house: House) -
     tokens = {name: token(made, name) for name in made.tokens}
     ((_, row),) = (await people.by_key(["17"])).items()
     gone = {(name, of[0].token) for name, of in people.sealer.open(row).values.items()}
-    await delete_one(catalog.records(RECORDS_SCHEMA), "rules:person/17", "chief", nothing)
+    await delete_one(catalog.records(RECORDS_SCHEMA), "rules:person/17", "chief", no_changes)
 
     async def restored() -> list[list[Any]]:
         items = [AnswerObject(None, tuple(tokens.items())), AnswerObject("17", tuple(sorted(gone)))]

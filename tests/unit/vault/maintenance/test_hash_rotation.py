@@ -15,7 +15,7 @@ from proxy.storage.rows import StoredReply
 from proxy.vault.environments import load_keyset
 from proxy.vault.idempotency import KEEP
 from proxy.vault.maintenance.key_rotation import renew_hash_root
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.find import find_page
 from proxy.vault.records.update import change_records
@@ -99,9 +99,9 @@ async def test_writes_while_a_run_is_under_way_are_all_kept_and_found_once(house
         count = 0
         while not over.is_set():
             drafts = [contact(f"w{count}", name=f"New {count}", parent="r1")]
-            await store_records(house.records, drafts, "u", nothing)
+            await store_records(house.records, drafts, "u", no_changes)
             await change_records(
-                house.records, [contact(f"r{count % 60}", name=f"Moved {count}")], "u", nothing
+                house.records, [contact(f"r{count % 60}", name=f"Moved {count}")], "u", no_changes
             )
             count += 1
             await asyncio.sleep(0.002)

@@ -170,7 +170,7 @@ async def test_a_file_that_somebody_changes_meanwhile_is_as_they_left_it(desk, w
 
 
 async def anew_delete(desk: Desk) -> None:
-    from proxy.vault.records.commit import nothing as closing
+    from proxy.vault.records.commit import no_changes as closing
     from proxy.vault.records.delete import delete_one
 
     await delete_one(desk.contacts.records, "r0", "somebody", closing)

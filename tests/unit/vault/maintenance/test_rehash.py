@@ -16,7 +16,7 @@ from proxy.vault.maintenance.rehash import (
     rehash_profiles,
     resolve_rehashed,
 )
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.update import change_records
@@ -126,13 +126,13 @@ async def test_a_token_counts_for_its_value_alone() -> None:
     await held.add(record("a", profile_key="p", key1="Ann", key2="Lee"))
     (made,) = await run(held, plan(held, key1="alphaNumeric", key2="alphaNumeric"), "p")
     one, two = made.fields["key1"], made.fields["key2"]
-    await change_records(held.records, [record("a", key1="Eva", body="x")], "changer", nothing)
+    await change_records(held.records, [record("a", key1="Eva", body="x")], "changer", no_changes)
     assert await told(held, one, two) == [(two, "a", "key2", two)]
-    await change_records(held.records, [record("a", key1="Ann")], "changer", nothing)
+    await change_records(held.records, [record("a", key1="Ann")], "changer", no_changes)
     assert await told(held, one) == [(one, "a", "key1", one)]
-    await change_records(held.records, [record("a", key1="Eva")], "changer", nothing)
+    await change_records(held.records, [record("a", key1="Eva")], "changer", no_changes)
     await run(held, plan(held, key1="alphaNumeric"), "p")
-    await change_records(held.records, [record("a", key1="Ann")], "changer", nothing)
+    await change_records(held.records, [record("a", key1="Ann")], "changer", no_changes)
     assert await told(held, one) == []
 
 
@@ -147,11 +147,11 @@ async def test_overwriting_and_migrating_a_record_keeps_the_tokens_of_the_values
         held.records,
         [record("a", key1="Ann", key2="new")],
         "writer",
-        nothing,
+        no_changes,
         on_existing="update",
     )
     assert await told(held, token) == [(token, "a", "key1", token)]
-    await merge_records(held.records, "a", "b", "mover", nothing)
+    await merge_records(held.records, "a", "b", "mover", no_changes)
     assert await told(held, token) == [(token, "b", "key1", token)]
 
 
@@ -162,7 +162,7 @@ async def test_tokens_end_with_their_record() -> None:
     assert row is not None
     (made,) = await run(held, plan(held, key1="alphaNumeric"), "p")
     expired = msgspec.structs.replace(record("a", key1="Ann"), expires_at=held.clock() + 10)
-    await change_records(held.records, [expired], "changer", nothing)
+    await change_records(held.records, [expired], "changer", no_changes)
     held.clock.advance(11)
     assert await told(held, made.fields["key1"]) == []
 
@@ -251,7 +251,9 @@ async def test_records_that_match_no_more_when_their_turn_comes_are_left_out(
 
     async def then_changed(*given: Any) -> Any:
         found = await matching(*given)
-        await change_records(held.records, [record("a", profile_key="other")], "changer", nothing)
+        await change_records(
+            held.records, [record("a", profile_key="other")], "changer", no_changes
+        )
         return found
 
     monkeypatch.setattr(module, "_matching", then_changed)

@@ -11,7 +11,7 @@ from proxy.model.schema import RECORDS_SCHEMA, RecordKeys, records_schema
 from proxy.vault.job import JobState
 from proxy.vault.maintenance.rehash import resolve_rehashed
 from proxy.vault.maintenance.rehash_job import RehashJob, RehashRequest, open_job
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.schemas.catalog import Catalog, open_catalog
 from tests.support.memory import MemoryStore
@@ -29,7 +29,7 @@ class Office:
 
     async def add(self, count: int, **fields: Any) -> None:
         drafts = [record(f"r{number}", **fields) for number in range(count)]
-        await store_records(self.catalog.records(RECORDS_SCHEMA), drafts, "test", nothing)
+        await store_records(self.catalog.records(RECORDS_SCHEMA), drafts, "test", no_changes)
 
     async def tokens(self, name: str = "key1") -> dict[str, tuple[str, tuple[str, ...]] | None]:
         """The newest token of each record, and those before."""
@@ -178,7 +178,7 @@ async def test_a_value_that_does_not_fit_is_counted_and_its_record_stays_as_it_w
         office.catalog.records(RECORDS_SCHEMA),
         [record("a", key1="1980-02-28", key2="x"), record("b", key1="Ann", key2="y")],
         "test",
-        nothing,
+        no_changes,
     )
     await office.job.begin(wanted(key1="date", key2="alphaNumeric"))
     await office.job.settled()

@@ -6,7 +6,7 @@ from proxy.storage.changes import Change, Detach, Reindex, Replace, UpdateFile
 from proxy.storage.rows import File
 from proxy.vault.maintenance.verify import VaultFindings, extent, verify_vault
 from proxy.vault.records.attachment_metadata import new_id
-from proxy.vault.records.commit import nothing as nothing_more
+from proxy.vault.records.commit import no_changes as nothing_more
 from proxy.vault.records.update import change_records
 from proxy.vault.schema_store import Entries, Origin, SchemaEntry
 from tests.support.attached import Files, as_object, make_files

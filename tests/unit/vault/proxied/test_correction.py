@@ -20,7 +20,7 @@ from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.repository import Records
 from tests.support.exchanges import HTML, JSON, USUAL, desk
@@ -65,7 +65,7 @@ async def shown(made: Bench, content: RecordBody) -> dict[str, list[str | None]]
 async def correct(made: Bench, **fields: str | list[str] | None) -> Record | None:
     made.clock.advance(1)
     return await correct_record(
-        Records(made.people), RecordDraft(KEY, dict(fields)), "chief", nothing
+        Records(made.people), RecordDraft(KEY, dict(fields)), "chief", no_changes
     )
 
 
@@ -128,7 +128,7 @@ async def test_what_the_application_would_have_to_know_is_refused(
 async def test_nobody_is_corrected_where_there_is_nobody() -> None:
     made = await bench()
     draft_ = RecordDraft("18", {"name": "Eve"})
-    assert await correct_record(Records(made.people), draft_, "chief", nothing) is None
+    assert await correct_record(Records(made.people), draft_, "chief", no_changes) is None
 
 
 @table("taken", [False, True])
@@ -224,11 +224,11 @@ async def test_no_answer_shows_the_token_of_an_erased_date_or_number(
     one = await desk(*READS, *[GRAPH] * graph, fields=ERASABLE)
     stored = await one.create({"n": "Ann", "born": "1931-02-27", "phone": phone})
     if record:
-        await delete_one(Records(one.people), "1", "chief", nothing)
+        await delete_one(Records(one.people), "1", "chief", no_changes)
         seen = seen.replace('"n":"Ann"', '"n":null').replace("Ann", "")
     else:
         erasure = RecordDraft("1", {"born": None, "phone": None})
-        await correct_record(Records(one.people), erasure, "chief", nothing)
+        await correct_record(Records(one.people), erasure, "chief", no_changes)
     if kind == "a number":
         sent = sent.replace('"phone":"%s"', '"phone":%s')
     body = (sent % (stored["born"], stored["phone"], stored["n"])).encode()

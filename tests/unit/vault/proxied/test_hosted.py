@@ -26,7 +26,7 @@ from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.history import record_versions
@@ -84,7 +84,7 @@ async def test_a_record_is_one_of_the_schema_under_a_key_of_its_own(beside: Besi
         beside.records,
         [RecordDraft("17", {"record_key": "17", "key3": "ann@example.com"})],
         "me",
-        nothing,
+        no_changes,
     )
     assert await beside.found() == {
         "17": {"record_key": "17", "key3": "ann@example.com"},
@@ -149,7 +149,7 @@ async def test_callers_do_not_write_them(beside: Beside) -> None:
                 beside.records,
                 [RecordDraft(key, {"record_key": key})],
                 "me",
-                nothing,
+                no_changes,
                 on_existing="update",
             )
         assert caught.value.code is Code.SCHEMA_OF_RULES
@@ -158,7 +158,7 @@ async def test_callers_do_not_write_them(beside: Beside) -> None:
             beside.records,
             [RecordDraft(None, {"key3": "ann@example.com"})],
             "me",
-            nothing,
+            no_changes,
             search_key="key3",
         )
     assert caught.value.code is Code.SCHEMA_OF_RULES
@@ -282,7 +282,7 @@ async def test_the_tokens_of_one_that_was_deleted_stand_for_no_value(beside: Bes
     await beside.add("17", **ANN)
     (row,) = (await beside.people.by_key(["17"])).values()
     tokens = tuple(sorted(beside.people.sealer.open(row).value_tokens()))
-    await delete_one(beside.records, "rules:person/17", "me", nothing)
+    await delete_one(beside.records, "rules:person/17", "me", no_changes)
     for key in ("17", None):
         revealed = await reveal_objects(beside.people, [AnswerObject(key, tokens)])
         assert (revealed.values, revealed.rows) == ([[NO_VALUE] * len(tokens)], [None])

@@ -22,7 +22,7 @@ from proxy.vault.records.attachment_metadata import (
     open_file,
     with_attachments,
 )
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.find import find_page
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.repository import Records
@@ -149,9 +149,9 @@ async def test_a_record_that_is_migrated_takes_its_files_along():
     await files.contacts.add(contact("c"))
     await files.add(b"z", key="c")
     with pytest.raises(VaultError) as caught:
-        await merge_records(files.contacts.records, "a", "c", "x", nothing)
+        await merge_records(files.contacts.records, "a", "c", "x", no_changes)
     assert (caught.value.code, caught.value.details[0].source) == (Code.FILE_EXISTS, "source/0")
-    await merge_records(files.contacts.records, "a", "b", "x", nothing)
+    await merge_records(files.contacts.records, "a", "b", "x", no_changes)
     assert [file.file_id for file in await files.of("b")] == [made.file_id, other.file_id]
     assert await files.read(made.file_id, key="b") == b"x"
     await files.contacts.vault.maintain()

@@ -5,7 +5,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.storage.changes import Accept, Change, Conflict, Insert, Remember
 from proxy.storage.rows import StoredReply
-from proxy.vault.records.commit import attempt, locked, nothing, overtaken, refuse_of_rules
+from proxy.vault.records.commit import attempt, locked, no_changes, overtaken, refuse_of_rules
 from proxy.vault.records.repository import Records
 from tests.support.contacts import contact, make_contacts
 from tests.support.memory import MemoryStore
@@ -67,4 +67,4 @@ async def test_records_of_rules_are_not_written_here() -> None:
     contacts = await make_contacts()
     refuse_of_rules(contacts.records)
     assert overtaken(contacts.records).code is Code.CONFLICT
-    assert list(nothing([])) == []
+    assert list(no_changes([])) == []

@@ -8,7 +8,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import Action, Record
 from proxy.storage import open_store
 from proxy.storage.changes import Change, Conflict, Insert
-from proxy.vault.records.commit import COMMIT_TRIES, locked, nothing
+from proxy.vault.records.commit import COMMIT_TRIES, locked, no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.repository import Records
 from tests.support.contacts import Contacts, contact, make_contacts
@@ -23,7 +23,7 @@ __all__ = ["hash_house"]
 async def refused(contacts: Contacts, *keys: str) -> VaultError:
     drafts = [contact(key, at=f"/{index}") for index, key in enumerate(keys)]
     with pytest.raises(VaultError) as caught:
-        await store_records(contacts.records, drafts, "x", nothing)
+        await store_records(contacts.records, drafts, "x", no_changes)
     return caught.value
 
 
@@ -85,7 +85,7 @@ async def test_where_the_operator_wants_it_an_existing_record_becomes_what_was_s
         contacts.records,
         [contact("b"), contact("a", name="Eva")],
         "other",
-        nothing,
+        no_changes,
         on_existing="update",
     )
     assert [(record.key, record.version, record.action) for record in made] == [
@@ -113,7 +113,7 @@ async def test_parts_of_an_overwritten_text_no_longer_find_the_record() -> None:
         records,
         [contact("a", name="Isabel", extra={"flag": 1})],
         "x",
-        nothing,
+        no_changes,
         on_existing="update",
     )
     table = records.collection.table
@@ -143,7 +143,7 @@ async def test_what_closes_a_write_is_in_its_commit_or_nothing_is() -> None:
 async def test_records_of_rules_are_refused() -> None:
     bench = await make_bench()
     with pytest.raises(VaultError) as caught:
-        await store_records(Records(bench.people), [contact("a")], "x", nothing)
+        await store_records(Records(bench.people), [contact("a")], "x", no_changes)
     assert caught.value.code is Code.SCHEMA_OF_RULES
 
 
@@ -177,7 +177,7 @@ async def test_of_many_creates_of_one_key_one_wins(engine: str, tmp_path: object
     async def one(number: int) -> str:
         try:
             (made,) = await store_records(
-                contacts.records, [contact("same", age=number)], f"c{number}", nothing
+                contacts.records, [contact("same", age=number)], f"c{number}", no_changes
             )
         except VaultError as error:
             return error.code.value
@@ -199,7 +199,7 @@ async def test_who_waits_for_a_lock_over_a_rotation_of_hashes_finds_what_has_mov
     await house.contacts.add(contact(used, name="Ann"))
     async with locked(records, [records.collection.key_hash(free)]):
         drafts = [contact(free), contact(used)]
-        creating = asyncio.ensure_future(store_records(records, drafts, "x", nothing))
+        creating = asyncio.ensure_future(store_records(records, drafts, "x", no_changes))
         await until(lambda: any(records.collection.state.locks._queues.values()))
         await house.rotate()
         await house.finish()

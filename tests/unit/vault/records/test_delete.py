@@ -10,7 +10,7 @@ from proxy.vault.collection import HistoryPolicy
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.records import delete as module
-from proxy.vault.records.commit import COMMIT_TRIES, nothing
+from proxy.vault.records.commit import COMMIT_TRIES, no_changes
 from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.repository import Records
 from tests.support.contacts import Contacts, Overtaken, contact, make_contacts
@@ -22,7 +22,7 @@ KEPT = HistoryPolicy(keep_deleted=True)
 
 async def refused(contacts: Contacts, *keys: str, cascade_by: str | None = None) -> Code:
     with pytest.raises(VaultError) as caught:
-        await delete_many(contacts.records, keys, "x", nothing, cascade_by=cascade_by)
+        await delete_many(contacts.records, keys, "x", no_changes, cascade_by=cascade_by)
     return caught.value.code
 
 
@@ -34,7 +34,7 @@ async def past(contacts: Contacts, key: str) -> list[Past]:
 async def test_nothing_of_a_deleted_record_stays() -> None:
     contacts = await make_contacts()
     await contacts.add(contact("a", name="Annabel"), contact("b"))
-    await delete_one(contacts.records, "a", "x", nothing)
+    await delete_one(contacts.records, "a", "x", no_changes)
     assert await contacts.keys("a", "b") == ["b"]
     hashes = tuple(contacts.records.hashes({"name": "Annabel"}))
     assert await contacts.store.by_tokens(contacts.records.collection.table, hashes) == {}
@@ -47,14 +47,14 @@ async def test_a_record_that_is_not_there_or_has_expired_is_not_found() -> None:
     await contacts.add(contact("old", expires_at=contacts.clock()))
     for key in ("a", "old"):
         with pytest.raises(VaultError) as caught:
-            await delete_one(contacts.records, key, "x", nothing)
+            await delete_one(contacts.records, key, "x", no_changes)
         assert caught.value.code is Code.NOT_FOUND
 
 
 async def test_of_many_those_that_exist_go() -> None:
     contacts = await make_contacts()
     await contacts.add(contact("a"), contact("b"), contact("c"))
-    await delete_many(contacts.records, ["a", "x", "c", "a"], "x", nothing)
+    await delete_many(contacts.records, ["a", "x", "c", "a"], "x", no_changes)
     assert await contacts.keys("a", "b", "c") == ["b"]
     assert await refused(contacts, "a", "x") is Code.NO_MATCH
 
@@ -68,7 +68,7 @@ def family() -> list[RecordDraft]:
 async def test_what_hangs_on_a_record_goes_with_it_in_circles_too() -> None:
     contacts = await make_contacts()
     await contacts.add(*family())
-    await delete_one(contacts.records, "b", "x", nothing, cascade_by="parent")
+    await delete_one(contacts.records, "b", "x", no_changes, cascade_by="parent")
     assert await contacts.keys(*"abcde") == ["e"]
     assert contacts.events["deleted"] == 4
 
@@ -76,7 +76,7 @@ async def test_what_hangs_on_a_record_goes_with_it_in_circles_too() -> None:
 async def test_without_being_asked_for_nothing_goes_with_it() -> None:
     contacts = await make_contacts()
     await contacts.add(*family())
-    await delete_one(contacts.records, "b", "x", nothing)
+    await delete_one(contacts.records, "b", "x", no_changes)
     assert await contacts.keys(*"abcde") == ["a", "c", "d", "e"]
 
 
@@ -100,7 +100,7 @@ async def test_a_long_chain_is_followed_to_its_end(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "_AT_ONCE", 2)
     contacts = await make_contacts()
     await contacts.add(*[contact(f"{n}", parent=f"{n // 2}") for n in range(1, 30)])
-    await delete_one(contacts.records, "2", "x", nothing, cascade_by="parent")
+    await delete_one(contacts.records, "2", "x", no_changes, cascade_by="parent")
     left = await contacts.keys(*map(str, range(1, 30)))
     assert sorted(map(int, left)) == [1, 3, 6, 7, *range(12, 16), *range(24, 30)]
 
@@ -109,7 +109,7 @@ async def test_the_history_of_a_deleted_record_stays_where_it_is_kept() -> None:
     contacts = await make_contacts(history=KEPT)
     await contacts.add(contact("a", age=1))
     contacts.clock.advance(5)
-    await delete_one(contacts.records, "a", "killer", nothing)
+    await delete_one(contacts.records, "a", "killer", no_changes)
     opened = [contacts.records.open_past(one, 0) for one in await past(contacts, "a")]
     assert [(one.version, one.action, one.by, one.fields["age"]) for one in opened] == [
         (2, Action.DELETE, "killer", 1),
@@ -129,7 +129,7 @@ async def test_a_record_that_does_not_open_can_be_deleted(history: HistoryPolicy
     table = contacts.records.collection.table
     await contacts.store.commit(table, [Replace(row._replace(body=b"\0" * 60), 1)])
     assert await refused(contacts, "b", cascade_by="parent") is Code.CANNOT_OPEN
-    await delete_one(contacts.records, "a", "x", nothing)
+    await delete_one(contacts.records, "a", "x", no_changes)
     assert await contacts.keys("a", "b") == ["b"]
     assert contacts.events["unopenable"] == 2 + history.keep_deleted
     assert contacts.events["tampered"] == 0
@@ -153,7 +153,7 @@ async def test_records_of_rules_are_deleted_with_what_is_staged_beside_them() ->
     held = await stage_creates(bench.people, [draft(name="Ann", email="a@b.se")], [None])
     await bind(bench.people, [(held[0], "7")])
     records = Records(bench.people)
-    await delete_one(records, "7", "x", nothing)
+    await delete_one(records, "7", "x", no_changes)
     assert await bench.people.by_key(["7"]) == {}
     assert (await bench.store.count(bench.people.table))[0] == 0
 
@@ -162,7 +162,7 @@ async def test_a_delete_that_is_overtaken_is_tried_again_but_not_for_ever() -> N
     contacts = await make_contacts(store := Overtaken())
     await contacts.add(contact("a"), contact("b"))
     store.times = COMMIT_TRIES - 1
-    await delete_one(contacts.records, "a", "x", nothing)
+    await delete_one(contacts.records, "a", "x", no_changes)
     store.times = COMMIT_TRIES
     assert await refused(contacts, "b") is Code.CONFLICT
     assert not len(contacts.records.collection.state.locks)

@@ -7,7 +7,7 @@ from proxy.storage.rows import Past
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.find import PageAsker
 from proxy.vault.records.history import export, record_versions
@@ -37,7 +37,7 @@ async def grown(contacts: Contacts, versions: int) -> None:
     await contacts.add(contact("a", age=1))
     for age in range(2, versions + 1):
         contacts.clock.advance(1)
-        await change_records(contacts.records, [contact("a", age=age)], f"u{age}", nothing)
+        await change_records(contacts.records, [contact("a", age=age)], f"u{age}", no_changes)
 
 
 async def test_the_newest_version_comes_first_and_each_tells_who_made_it_and_when() -> None:
@@ -67,7 +67,7 @@ async def test_pages_are_parts_of_the_whole() -> None:
 async def test_a_deleted_record_has_a_history_where_it_is_kept() -> None:
     contacts = await make_contacts(history=KEPT)
     await grown(contacts, 2)
-    await delete_one(contacts.records, "a", "killer", nothing)
+    await delete_one(contacts.records, "a", "killer", no_changes)
     told, total = await record_versions(contacts.records, "a", 10, 0)
     assert [(one.action, one.by) for one in told] == [
         (Action.DELETE, "killer"),
@@ -85,7 +85,7 @@ async def test_else_there_is_nothing_to_tell() -> None:
     contacts = await make_contacts()
     assert await refused(contacts) is Code.NOT_FOUND
     await grown(contacts, 2)
-    await delete_one(contacts.records, "a", "x", nothing)
+    await delete_one(contacts.records, "a", "x", no_changes)
     assert await refused(contacts) is Code.NOT_FOUND
 
 
@@ -95,7 +95,7 @@ async def test_a_record_that_has_expired_has_none_before_it_is_swept_and_none_is
     contacts = await make_contacts(history=KEPT)
     await grown(contacts, 2)
     await change_records(
-        contacts.records, [contact("a", expires_at=contacts.clock())], "x", nothing
+        contacts.records, [contact("a", expires_at=contacts.clock())], "x", no_changes
     )
     assert await refused(contacts) is Code.NOT_FOUND
     assert await contacts.row("a") is None
@@ -128,7 +128,7 @@ class Racing(MemoryStore):
     ) -> tuple[list[Past], int]:
         if self.contacts is not None:
             contacts, self.contacts = self.contacts, None
-            await change_records(contacts.records, [contact("a", age=3)], "x", nothing)
+            await change_records(contacts.records, [contact("a", age=3)], "x", no_changes)
         return await super().past(table, key, limit, offset, room)
 
 
@@ -148,7 +148,7 @@ async def test_the_history_of_a_record_of_rules_is_its_present_version_and_its_e
     records = Records(bench.people)
     told, total = await record_versions(records, "7", 10, 0)
     assert (told[0].fields, total) == ({"name": "Ann", "tags": ["a", "b"]}, 1)
-    await delete_one(records, "7", "killer", nothing)
+    await delete_one(records, "7", "killer", no_changes)
     told, total = await record_versions(records, "7", 10, 0)
     assert [(one.key, one.fields, one.by) for one in told] == [
         ("7", {"name": "Ann", "tags": ["a", "b"]}, "killer"),

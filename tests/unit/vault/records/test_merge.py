@@ -8,7 +8,7 @@ from proxy.vault.attachment_content import StoredContent
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.records import merge as module
 from proxy.vault.records.attachment_metadata import Label, attachments_of, file_of, new_id
-from proxy.vault.records.commit import COMMIT_TRIES, nothing
+from proxy.vault.records.commit import COMMIT_TRIES, no_changes
 from proxy.vault.records.history import record_versions
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.repository import Records
@@ -20,7 +20,7 @@ from tests.support.vaults import make_bench
 
 async def refused(contacts: Contacts, source: str = "a", destination: str = "b") -> VaultError:
     with pytest.raises(VaultError) as caught:
-        await merge_records(contacts.records, source, destination, "x", nothing)
+        await merge_records(contacts.records, source, destination, "x", no_changes)
     return caught.value
 
 
@@ -32,7 +32,7 @@ async def test_what_the_source_has_a_value_for_takes_the_place_of_the_destinatio
         contact("b", name="Isabel", city="Umeå", note="n"),
     )
     contacts.clock.advance(5)
-    await merge_records(contacts.records, "a", "b", "mover", nothing)
+    await merge_records(contacts.records, "a", "b", "mover", no_changes)
     merged = await contacts.get("b")
     assert merged is not None
     assert merged.fields == {"id": "b", "name": "Annabel", "city": "Umeå", "age": 1, "note": "n"}
@@ -53,7 +53,7 @@ async def test_the_whole_ends_at_the_earlier_time(
     now = contacts.clock()
     at = [None if time is None else now + time for time in (source, destination, ends)]
     await contacts.add(contact("a", expires_at=at[0]), contact("b", expires_at=at[1]))
-    await merge_records(contacts.records, "a", "b", "x", nothing)
+    await merge_records(contacts.records, "a", "b", "x", no_changes)
     merged = await contacts.get("b")
     assert merged is not None
     assert merged.expires_at == at[2]
@@ -65,12 +65,12 @@ async def test_the_history_of_both_is_the_destinations() -> None:
     for number, key in enumerate(("a", "b", "a")):
         contacts.clock.advance(5)
         await change_records(
-            contacts.records, [contact(key, age=20 + number)], f"u{number}", nothing
+            contacts.records, [contact(key, age=20 + number)], f"u{number}", no_changes
         )
     contacts.clock.advance(5)
-    await merge_records(contacts.records, "a", "b", "mover", nothing)
+    await merge_records(contacts.records, "a", "b", "mover", no_changes)
     contacts.clock.advance(5)
-    await change_records(contacts.records, [contact("b", age=99)], "last", nothing)
+    await change_records(contacts.records, [contact("b", age=99)], "last", no_changes)
     told, total = await record_versions(contacts.records, "b", 10, 0)
     start = contacts.clock() - 25
     assert [
@@ -90,19 +90,19 @@ async def test_a_history_of_several_pages_goes_over(monkeypatch: pytest.MonkeyPa
     contacts = await make_contacts(history=HistoryPolicy(keep_deleted=True))
     await contacts.add(contact("a"), contact("b"))
     for age in range(5):
-        await change_records(contacts.records, [contact("a", age=age)], "x", nothing)
+        await change_records(contacts.records, [contact("a", age=age)], "x", no_changes)
     monkeypatch.setattr(module, "_PAGE", 2)
     monkeypatch.setattr(module, "MOST_VERSIONS", 4)
     assert (await refused(contacts)).code is Code.UNPROCESSABLE
     monkeypatch.setattr(module, "MOST_VERSIONS", 5)
-    await merge_records(contacts.records, "a", "b", "x", nothing)
+    await merge_records(contacts.records, "a", "b", "x", no_changes)
     assert (await record_versions(contacts.records, "b", 10, 0))[1] == 8
 
 
 async def test_without_a_history_only_the_record_goes_over() -> None:
     contacts = await make_contacts(history=HistoryPolicy(keep=0))
     await contacts.add(contact("a", age=1), contact("b"))
-    await merge_records(contacts.records, "a", "b", "x", nothing)
+    await merge_records(contacts.records, "a", "b", "x", no_changes)
     told, total = await record_versions(contacts.records, "b", 10, 0)
     assert (total, told[0].fields["age"], told[0].version) == (1, 1, 2)
 
@@ -127,7 +127,7 @@ async def with_files(contacts: Contacts, *files: tuple[str, str]) -> None:
 async def test_the_files_of_the_source_go_over() -> None:
     contacts = await make_contacts()
     await with_files(contacts, ("a", "one.pdf"), ("a", "two.pdf"), ("b", "three.pdf"))
-    await merge_records(contacts.records, "a", "b", "x", nothing)
+    await merge_records(contacts.records, "a", "b", "x", no_changes)
     row = await contacts.row("b")
     assert row is not None
     shown = await attachments_of(contacts.records.collection, [row.rid])
@@ -176,12 +176,12 @@ async def test_a_migration_that_is_overtaken_is_tried_again_but_not_for_ever() -
     store.times = COMMIT_TRIES
     assert (await refused(contacts)).code is Code.CONFLICT
     store.times = COMMIT_TRIES - 1
-    await merge_records(contacts.records, "a", "b", "x", nothing)
+    await merge_records(contacts.records, "a", "b", "x", no_changes)
     assert await contacts.keys("a", "b") == ["b"]
 
 
 async def test_records_of_rules_are_refused() -> None:
     bench = await make_bench()
     with pytest.raises(VaultError) as caught:
-        await merge_records(Records(bench.people), "a", "b", "x", nothing)
+        await merge_records(Records(bench.people), "a", "b", "x", no_changes)
     assert caught.value.code is Code.SCHEMA_OF_RULES

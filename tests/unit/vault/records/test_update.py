@@ -9,7 +9,7 @@ from proxy.model.record import Action, Record, RecordDraft
 from proxy.storage.changes import Change, Conflict, Insert, Remove, Replace
 from proxy.storage.query import RowPage, Select
 from proxy.vault.records import update as module
-from proxy.vault.records.commit import COMMIT_TRIES, nothing
+from proxy.vault.records.commit import COMMIT_TRIES, no_changes
 from proxy.vault.records.repository import Records
 from proxy.vault.records.update import Sources, change_records, clone, merged
 from tests.support.contacts import Contacts, contact, make_contacts
@@ -21,7 +21,9 @@ from tests.support.vaults import make_bench
 async def change(
     contacts: Contacts, *drafts: RecordDraft, search_key: str | None = None
 ) -> list[Record]:
-    return await change_records(contacts.records, drafts, "changer", nothing, search_key=search_key)
+    return await change_records(
+        contacts.records, drafts, "changer", no_changes, search_key=search_key
+    )
 
 
 async def refused(
@@ -242,7 +244,7 @@ async def test_records_that_went_or_changed_between_two_looks_are_left_out() -> 
 async def test_records_of_rules_are_refused() -> None:
     bench = await make_bench()
     with pytest.raises(VaultError) as caught:
-        await change_records(Records(bench.people), [contact("a")], "x", nothing)
+        await change_records(Records(bench.people), [contact("a")], "x", no_changes)
     assert caught.value.code is Code.SCHEMA_OF_RULES
 
 
@@ -267,7 +269,7 @@ async def clone_refused(
     contacts: Contacts, found: Sequence[Record], update_with: RecordDraft
 ) -> VaultError:
     with pytest.raises(VaultError) as caught:
-        await clone(contacts.records, these(found), update_with, "x", nothing)
+        await clone(contacts.records, these(found), update_with, "x", no_changes)
     return caught.value
 
 
@@ -277,7 +279,7 @@ async def test_a_copy_is_a_new_record_with_other_values_where_they_are_given() -
     source = await contacts.add(contact("a", name="Ann", city="Umeå", note="n", expires_at=ends))
     contacts.clock.advance(5)
     (copy,) = await clone(
-        contacts.records, these(source), contact("b", city=None, note="m"), "cloner", nothing
+        contacts.records, these(source), contact("b", city=None, note="m"), "cloner", no_changes
     )
     assert copy.fields == {"id": "b", "name": "Ann", "city": None, "note": "m"}
     assert (copy.version, copy.action, copy.by, copy.expires_at) == (
@@ -290,7 +292,7 @@ async def test_a_copy_is_a_new_record_with_other_values_where_they_are_given() -
     assert copy.rid != source[0].rid
     assert [await contacts.get("a"), await contacts.get("b")] == [source[0], copy]
     (lasting,) = await clone(
-        contacts.records, these(source), contact("c", expires_at=None), "x", nothing
+        contacts.records, these(source), contact("c", expires_at=None), "x", no_changes
     )
     assert lasting.expires_at is None
 
@@ -311,5 +313,5 @@ async def test_one_key_serves_one_copy() -> None:
 async def test_records_of_rules_are_not_cloned() -> None:
     bench = await make_bench()
     with pytest.raises(VaultError) as caught:
-        await clone(Records(bench.people), these([]), contact("a"), "x", nothing)
+        await clone(Records(bench.people), these([]), contact("a"), "x", no_changes)
     assert caught.value.code is Code.SCHEMA_OF_RULES

@@ -12,7 +12,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.record import RecordDraft
 from proxy.storage.postgres.store import PostgresStore
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.records.repository import Records
 from proxy.vault.schema_store import Entries, Origin, placed_schemas
@@ -229,7 +229,7 @@ async def test_a_removal_waits_for_requests_of_every_replica_and_each_may_refuse
                 Records(await state),
                 [RecordDraft("a", {"id": "a", "email": "ann"})],
                 "t",
-                nothing,
+                no_changes,
             )
         with pytest.raises(VaultError) as caught:
             await removing

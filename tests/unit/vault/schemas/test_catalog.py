@@ -10,7 +10,7 @@ from proxy.model.schema_change import Effect
 from proxy.vault.collection import TableSpec
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
-from proxy.vault.records.commit import nothing
+from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.catalog import open_catalog
@@ -72,7 +72,7 @@ async def test_who_made_a_row_before_a_field_came_writes_it_without_one() -> Non
     before = shelf.catalog.records("contact")
     await shelf.apply(email=PLAIN, age={"type": "integer"})
 
-    await store_records(before, [RecordDraft("a", {"id": "a", "email": "ann"})], "test", nothing)
+    await store_records(before, [RecordDraft("a", {"id": "a", "email": "ann"})], "test", no_changes)
     assert await shelf.values() == {"a": {"email": "ann"}}
 
 
@@ -98,7 +98,7 @@ async def test_records_of_models_expire() -> None:
     await shelf.apply(age=TEXT)
 
     expiring = RecordDraft("a", {"id": "a"}, shelf.bench.clock() + 10)
-    await store_records(shelf.catalog.records("contact"), [expiring], "test", nothing)
+    await store_records(shelf.catalog.records("contact"), [expiring], "test", no_changes)
     shelf.bench.clock.advance(10)
     await shelf.bench.vault.maintain()
     assert await shelf.rows() == []
@@ -146,7 +146,7 @@ async def test_who_still_uses_a_schema_is_waited_for_before_it_ends() -> None:
             records = shelf.catalog.records("contact")
             await go.wait()
 
-            await store_records(records, [RecordDraft("a", {"id": "a"})], "test", nothing)
+            await store_records(records, [RecordDraft("a", {"id": "a"})], "test", no_changes)
 
     writer = asyncio.create_task(slow())
     await asyncio.sleep(0)
@@ -317,7 +317,7 @@ async def test_keys_that_are_kept_otherwise_are_rewritten_in_the_background() ->
         shelf.catalog.records("records"),
         [RecordDraft("r-1", {"record_key": "r-1", "key1": "Ann"})],
         "me",
-        nothing,
+        no_changes,
     )
     await shelf.catalog.declare_builtin(records_schema(RecordKeys(plain=frozenset(("key1",)))))
     await shelf.catalog.declare_builtin(
