@@ -6,7 +6,7 @@ record, for a body that only looks like a refusal must lose nothing either.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
@@ -43,11 +43,13 @@ _COUNTS = frozenset(
 _LONE_COUNTS = frozenset(("count", "n", "changes", "deleted", "updated", "removed", "modified"))
 _WITH_COUNTS = frozenset(
     "acknowledged upsertedid upsertedcount insertid lastinsertid lastinsertrowid raw ok message "
-    "msg optime electionid operationtime $clustertime".split()
+    "msg optime electionid operationtime $clustertime reason index".split()
 )
 #: Members that may as well be a record's own, where one of the other names shows that it is one.
 _SAID = _CODES | {"result"}
 _IDS = frozenset(("id", "_id", "pk", "uuid"))
+#: All that results of a change consist of, beside the id.
+_OF_A_RESULT = _COUNTS | _LONE_COUNTS | _WITH_COUNTS | _SAID | _MISTAKES | _VERDICTS
 #: What JSON has that says one of these; an answer without it, as nearly all are, is not read.
 HINT: Final = re.compile(
     rb'"(?:err|exception"|ok"|(?:is_?)?succe|fail|status|code"|[a-z_]*errors"|(?:[a-z_]+count'
@@ -102,7 +104,7 @@ def _refusal(body: bytes) -> tuple[bool, bool]:
 def _counts_none(top: dict[str, msgspec.Raw]) -> bool:
     """Whether each count of changed records among these members is zero."""
     counts = _COUNTS & top.keys()
-    if not top.keys() - _COUNTS - _LONE_COUNTS - _WITH_COUNTS:
+    if not top.keys() - _OF_A_RESULT:
         counts |= _LONE_COUNTS & top.keys()
     said = [msgspec.json.decode(top[name]) for name in counts]
     return bool(said) and all(one == 0 and one is not None for one in said)
@@ -174,25 +176,63 @@ async def declines(
     """Whether an answer of success tells of a refusal, and names nothing that was done.
 
     A new record that it names was created; of a change of several records, those that it names
-    were changed. ``writing`` is told where nothing of that can be told.
+    were changed, unless it says of one that it was not. ``writing`` hears of these, and where
+    nothing can be told.
     """
     if writing is None:
         return False
     long = len(answer.body) > SMALL and is_long(answer.body)
     refused, unchanged = await run_in_thread(long, _refusal, answer.body)
-    changed = operation.verb is Verb.UPDATE
+    create, changed = operation.verb is Verb.CREATE, operation.verb is Verb.UPDATE
     # some databases count no record either that had these values before
     writing.untold = _NOTHING.fullmatch(answer.body) is not None or (unchanged and changed)
-    if not refused and (changed or not unchanged):
-        return False
-    create, writes = operation.verb is Verb.CREATE, writing.writes
+    writes = writing.writes
     several = max(len(writes), len(writing.named)) > 1
     several = several or names_ids(operation) or may_be_several(operation)
+    if several and not create and HINT.search(answer.body) is not None:
+        place = operation.response.id
+        name = place.path[-1:] if place is not None else ()
+        writing.refused = await run_in_thread(long, _refused_ids, answer.body, {*name, *_IDS})
+    if not refused and (changed or not unchanged):
+        return False
     if not (create or several or (not writes and operation.id is None)):
         return True
     ids = answer_ids(operation, (answer.status, answer.headers, await read(answer, long)))
     sent = writing.named if operation.verb is Verb.DELETE else [one.key or "" for one in writes]
     return not (named_of(sent, ids) if sent and not create else ids)
+
+
+def _refused_ids(body: bytes, names: Collection[object]) -> set[str]:
+    """The ids beside which an answer says that this record was not changed; ``names``: of their
+    members.
+    """
+    try:
+        waiting = [msgspec.json.decode(unwrapped(body) or body)]
+    except (msgspec.DecodeError, RecursionError):
+        return set()
+    refused = set[str]()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += [one for one in value.values() if isinstance(one, dict | list)]
+            ids = [str(one) for name, one in value.items() if name in names]
+            if ids and _refuses_one(value):
+                refused.update(ids)
+    return refused
+
+
+def _refuses_one(result: dict[str, Any]) -> bool:
+    """Whether the object beside an id says that its record was not changed. A status in words may
+    be the record's own where it shows more of that.
+    """
+    top = {name.lower(): msgspec.Raw(msgspec.json.encode(one)) for name, one in result.items()}
+    alone = not top.keys() - _IDS - _OF_A_RESULT
+    return (alone and _counts_none({name: top[name] for name in top.keys() - _IDS})) or any(
+        (alone or name not in _SAID or bytes(raw).isdigit()) and _is_refusal(name, raw)
+        for name, raw in top.items()
+    )
 
 
 def respelled(

@@ -108,8 +108,9 @@ async def _settle_several(writing: Writing, operation: Operation, answer: _Answe
     """
     writes, deletes = writing.writes, operation.verb is _DELETE
     sent = writing.named if deletes else [one.key for one in writes if one.key is not None]
-    named = named_of(sent, answer_ids(operation, answer))
-    if named or (answer[2] is not None and names_ids(operation)):
+    refused = named_of(sent, writing.refused)
+    named = named_of(sent, answer_ids(operation, answer)) - refused
+    if named or refused or (answer[2] is not None and names_ids(operation)):
         for one in writes:
             one.unnamed = one.key not in named
         writing.named = [ident for ident in writing.named if ident in named]

@@ -40,8 +40,7 @@ class Writing:
     """Staged writes of one exchange. ``close`` must be called in any case; it is idempotent."""
 
     def __init__(self, joined: BoundOperation, vault: Vault, timing: Timing) -> None:
-        self._operation = joined.plan.operation
-        self._timing = timing
+        self._operation, self._timing = joined.plan.operation, timing
         self.collection, self.notices = joined.collection, joined.notices
         self._vault = vault
         self._view, self._cover = joined.view, joined.cover
@@ -52,6 +51,7 @@ class Writing:
         self._shared = self._ended = self.untold = False
         self.named: Sequence[str] = ()  #: the ids of a delete
         self._unknown: Sequence[bytes] = ()  #: of these, those that the vault did not know
+        self.refused = set[str]()  #: ids of which the answer says that they were not changed
 
     async def stage(
         self, items: Sequence[BodyObject], ids: Sequence[str], marks: Sequence[bytes] = ()

@@ -245,6 +245,47 @@ async def test_changes_of_several_are_in_doubt(body):
     assert await one.counts() == (2, 0, 0)
 
 
+ONE_REFUSED: tuple[dict[str, Any], ...] = (
+    {"status": 403},
+    {"status": 409, "name": "Bo", "etag": 4},
+    {"error": "locked", "name": "Bo"},
+    {"ok": False},
+    {"status": "failed", "message": "no"},
+    {"errors": [{"code": 7}]},
+    {"deleted": False},
+    {"Updated": 0},
+)
+ONE_TAKEN: tuple[dict[str, Any], ...] = (
+    {"status": 200, "error": None},
+    {"status": "failed", "age": "a record's own"},
+    {"ok": True},
+    {"deleted": True},
+    {"deleted": False, "age": "a record's own"},
+)
+DONE = 'id: "$.ids[*]", response: {each: "$.done[*]", id: $.id}'
+
+
+@table(("told", "doubts"), [*((one, 1) for one in ONE_REFUSED), *((one, 0) for one in ONE_TAKEN)])
+@table("first", [True, False])
+async def test_one_of_several_of_which_the_answer_says_that_it_is_as_before_is_in_doubt(
+    told, doubts, first
+):
+    delete = f"{{match: POST /remove, delete: p, {DONE}}}"
+    change = f"{{match: POST /change, update: p, {DONE}, request: {{object: $.data}}}}"
+    one = await desk(*USUAL[:1], LIST, delete, change, fields=FIELDS)
+    stored = [await one.create(ANN, number) for number in (1, 2)]
+    results = [{"id": 1, "status": 200}] * first + [{"id": 2, **told}]
+    call = await one.send("POST /change", {"ids": [1, 2], "data": BO})
+    await call.answer(200, {"done": results})
+    assert await one.counts() == (2, 0, doubts + (not first))
+    if doubts:
+        assert names(await one.shown(stored[1:], "GET /p")) == [ANN["name"]]
+    await (await one.send("POST /remove", {"ids": [1, 2]})).answer(207, {"done": results})
+    one.clock.advance(2 * WEEK)
+    await one.vault.maintain()
+    assert await one.counts() == (doubts + (not first), 0, 0)
+
+
 @table("places", ['response: {id: "$.done[*]"}', 'response: {each: "$.done[*]", id: $.id}'])
 async def test_those_of_several_that_the_answer_names_are_changed_all_the_same(places):
     change = (
