@@ -18,6 +18,7 @@ from proxy.net.http1.head import NONE, RequestHead, ResponseHead
 from proxy.net.reply import UpstreamAddress
 from proxy.redactor.content_coding import CODINGS
 from proxy.redactor.message import Media, RawHeaders, Request, Spellings, classify, header
+from proxy.redactor.plan import only_tried
 
 #: Content codings that can be read (RFC 9110 section 8.4.1); anything else is not asked of the
 #: application.
@@ -309,6 +310,8 @@ def _restored_head(head: ResponseHead) -> bytes:
     for name in (b"content-encoding", b"content-range"):
         if header(headers, name) is not None:
             return b""
+    if only_tried(headers):
+        return b""
     try:
         if head.status in (204, 205, 304) or classify(headers, _SOME) is not Media.JSON:
             return b""

@@ -302,7 +302,7 @@ def outcome(
 ) -> Outcome:
     """Judge the answer to a request for ``target``. ``body`` is ``None`` where it was not read."""
     if status in rule.success:
-        return Outcome.TAKEN
+        return Outcome.REFUSED if only_tried(headers) else Outcome.TAKEN
     for condition in rule.conditions:
         if status in condition.statuses and _leads(condition, headers, target):
             if condition.text and body is None:
@@ -310,6 +310,15 @@ def outcome(
             if condition.text.encode() in (body or b""):
                 return Outcome.TAKEN
     return Outcome.DOUBTFUL if status >= 500 or 300 <= status < 400 else Outcome.REFUSED
+
+
+def only_tried(headers: RawHeaders) -> bool:
+    """Whether the application says that it tried a change without making it: Precognition of
+    Laravel, which validates a form as it is filled in, and PostgREST where it rolled back.
+    """
+    return header(headers, b"precognition") == b"true" or (
+        b"tx=rollback" in (header(headers, b"preference-applied") or b"")
+    )
 
 
 def _leads(condition: RedirectSuccess, headers: RawHeaders, target: bytes) -> bool:

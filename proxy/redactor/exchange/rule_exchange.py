@@ -224,10 +224,12 @@ class RuleExchange:
         try:
             outcome = _TAKEN
             rule = self._operation.response
-            if answer.status not in rule.success:
+            if answer.status not in rule.success or self._writing is not None:
                 outcome = self._outcome(answer.status, answer.headers, answer.body)
-            elif rule.presumed and await declines(
-                self._writing, self._operation, answer, self._read_answer
+            if (
+                outcome is _TAKEN
+                and rule.presumed
+                and await declines(self._writing, self._operation, answer, self._read_answer)
             ):
                 outcome = Outcome.DOUBTFUL
             if outcome is _TAKEN and not (rule.special and is_page(self._plan, answer)):

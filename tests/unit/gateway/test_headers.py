@@ -6,8 +6,10 @@ from proxy.gateway.headers import (
     private,
     readable,
     request_head,
+    restored_head,
     unchanged_lines,
 )
+from proxy.net.http1.head import ResponseHead
 from proxy.net.reply import UpstreamAddress
 from proxy.redactor.message import Request
 from tests.support.table import table
@@ -251,3 +253,16 @@ def test_a_range_of_bytes_is_that_of_the_restored_answer(given, length, kept):
 )
 def test_the_declared_length(headers, length):
     assert declared_length(headers) == length
+
+
+@table(
+    ("field", "ordinary"),
+    [
+        ((b"Precognition", b"true"), False),
+        ((b"Preference-Applied", b"return=representation, tx=rollback"), False),
+        ((b"Preference-Applied", b"return=representation"), True),
+    ],
+)
+def test_an_answer_to_a_change_that_was_only_tried_is_not_ordinary(field, ordinary):
+    head = ResponseHead((1, 200, b"OK"), b"", ((b"Content-Type", b"application/json"), field))
+    assert bool(restored_head(head)) is ordinary

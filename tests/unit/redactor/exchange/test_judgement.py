@@ -352,6 +352,26 @@ async def test_a_text_that_only_success_has_makes_a_refusal_of_it():
     assert (await one.shown(stored))["name"] == ANN["name"]
 
 
+@table(
+    "field",
+    [
+        (b"Precognition", b"true"),
+        (b"Preference-Applied", b"return=representation, tx=rollback"),
+    ],
+)
+@table("status", [200, 204])
+@table("success", ["", "success: [200, 201, 204]"])
+async def test_what_was_only_tried_changes_nothing(field, status, success):
+    one, [stored, _] = await office(success)
+    for match in ("PATCH /p/1", "POST /p", "DELETE /p/1"):
+        call = await one.send(match, b"" if "DELETE" in match else BO)
+        new = {"id": 1, **call.json} if call.sent.body else {"id": 1}
+        shown = await call.answer(status, new if status == 200 else b"", (*JSON, field))
+        assert (status == 204) or ("DELETE" in match) or BO["name"].encode() in shown.body
+    assert await one.counts() == (2, 0, 0)
+    assert (await one.shown(stored))["name"] == ANN["name"]
+
+
 async def test_values_with_one_token_are_kept_until_a_write_is_taken():
     one, _ = await office()
     stored = {"id": 3, **(call := await one.send("POST /p", {**ANN, "pay": 100})).json}
