@@ -57,8 +57,8 @@ async def promotion(
     live version that they give; nothing where the record is gone.
 
     ``tokens_shown`` are the tokens by field in the answer: a field with its old tokens was not
-    accepted. ``row`` is the staged record, if nothing was in doubt: the changes are made for it,
-    and refused (``Conflict``) if it has changed since.
+    accepted, if another one is shown with its new ones. ``row`` is the staged record, if nothing
+    was in doubt: the changes are made for it, and refused (``Conflict``) if it has changed since.
     """
     current = update.before if row is not None else None
     if row is None:
@@ -72,7 +72,12 @@ async def promotion(
     pairs = await _staged_with(collection, row) if row.staged > 1 else []
     others = [(one, version) for one, version in pairs if version is not None]
     versions = [version for _, version in others]
-    merge = current, update, _as_sent(collection, update, tokens_shown, versions), versions
+    spelled = _as_sent(collection, update, tokens_shown, versions)
+    moved = changed(update.before.values, update.after.values)
+    if not update.both and _shows_before(update, spelled, moved):
+        update = update._replace(both=True)
+        spelled = {name: texts for name, texts in spelled.items() if name not in moved}
+    merge = current, update, spelled, versions
     content = await in_thread(_merged, *merge) if long else _merged(*merge)
     changes: list[Change] = [
         Replace(
@@ -117,6 +122,20 @@ async def _staged_with(collection: Collection, row: Row) -> list[tuple[Staged, R
     await collection.state.look()
     at_work, open_staged = collection.state.at_work, collection.sealer.open_staged
     return [(one, open_staged(one, row.salt)) for one in staged if one.sid not in at_work]
+
+
+def _shows_before(
+    update: Update, tokens_shown: Mapping[str, tuple[str, ...]], moved: AbstractSet[str]
+) -> bool:
+    """Whether an answer shows the changed fields as they were before, and none as it is now: so
+    answers who took none of them, and who answers with the record of before (``findOneAndUpdate``).
+    """
+    before, after = update.before.values, update.after.values
+    verdicts = {
+        tells(tokens_shown.get(name, ()), before.get(name, ()), after.get(name, ()))
+        for name in moved
+    }
+    return False in verdicts and True not in verdicts
 
 
 def _earlier_deletes(

@@ -139,8 +139,8 @@ async def promote(
     """The application took an update: its version becomes the live one.
 
     ``tokens_shown`` are the token texts that the answer carries, by field: a field that is answered
-    with its old tokens was not taken (read-only there), and keeps its old value. Where old and new
-    value have the same token, the answer as a whole counts: the application took it.
+    with its old tokens beside new ones was not taken (read-only there), and keeps its old value.
+    Where old and new value have the same token, the answer as a whole counts: it was taken.
     """
     if write.sid is None or write.content is None or write.live is None:
         return

@@ -26,6 +26,7 @@ from tests.support.audit import Kept as Lines
 from tests.support.clock import ManualClock
 from tests.support.exchanges import JSON, Desk
 from tests.support.fronts import Fronted, fronted
+from tests.support.patience import until
 from tests.support.stores import vault_down
 from tests.support.tree import PACKAGE
 from tests.unit.redactor.exchange.test_straight_exchange import ANN, Place
@@ -250,7 +251,7 @@ async def test_a_write_of_an_owner_that_goes_away_before_it_answers_begins_again
     assert isinstance(error, VaultError)
     assert error.code is Code.VAULT_DOWN
     await asyncio.sleep(0.1)
-    assert place.idle
+    await until(lambda: place.idle)
     assert await stored(place) == [], "an owner that was heard no more keeps what it had, unnamed"
     await done(front, ANN)
 

@@ -352,6 +352,26 @@ async def test_a_text_that_only_success_has_makes_a_refusal_of_it():
     assert (await one.shown(stored))["name"] == ANN["name"]
 
 
+@table("rounds", [1, 2, 12])
+@table("took", [False, True])
+@table("wait", [1, 2 * WEEK])
+async def test_an_answer_that_shows_the_record_as_it_was_decides_nothing(rounds, took, wait):
+    """So answers ``findOneAndUpdate`` unless it is told otherwise, as well as a refusal."""
+    one, [stored, _] = await office()
+    before, value = stored, ANN
+    for number in range(rounds):
+        call = await one.send("PATCH /p/1", {"name": f"Bo {number}"})
+        assert (await call.seen(200, before))["name"] == value["name"]
+        if took:
+            before, value = {"id": 1, **call.json}, {"name": f"Bo {number}"}
+    one.clock.advance(wait)
+    await one.vault.maintain()
+    assert names(await one.shown([before], "GET /p")) == [value["name"]]
+    one.clock.advance(WEEK)
+    assert names(await one.shown([before], "GET /p")) == [value["name"]]
+    assert await one.counts() == (2, 0, 0)
+
+
 @table(
     "field",
     [

@@ -53,20 +53,20 @@ async def test_a_value_that_has_the_token_of_the_one_before_is_taken(
 
 
 @table(
-    ("sent", "shown", "kept"),
+    ("sent", "shown", "kept", "before_stays"),
     [
-        (["c"], (0, 1), ["a", "b"]),
-        (["c"], (1, 0), ["a", "b"]),
-        (["c"], (2, 0), ["c", "a"]),
-        (["a", "c"], (0,), ["a", "c"]),
-        (["b", "a"], (0, 1), ["a", "b"]),
-        (["b", "a"], (1, 0), ["b", "a"]),
-        (["b"], (1,), ["b"]),
-        (["b"], (1, 0), ["a", "b"]),
+        (["c"], (0, 1), ["c"], True),
+        (["c"], (1, 0), ["c"], True),
+        (["c"], (2, 0), ["c", "a"], False),
+        (["a", "c"], (0,), ["a", "c"], False),
+        (["b", "a"], (0, 1), ["b", "a"], True),
+        (["b", "a"], (1, 0), ["b", "a"], False),
+        (["b"], (1,), ["b"], False),
+        (["b"], (1, 0), ["b"], True),
     ],
 )
-async def test_what_an_answer_shows_of_a_list_stays(
-    sent: list[str], shown: tuple[int, ...], kept: list[str]
+async def test_what_an_answer_shows_of_a_list_stays_and_all_of_before_where_it_shows_that_alone(
+    sent: list[str], shown: tuple[int, ...], kept: list[str], before_stays: bool
 ) -> None:
     bench = await constant()
     before = [one.token for one in (await live(bench))[1].values["tags"]]
@@ -74,6 +74,7 @@ async def test_what_an_answer_shows_of_a_list_stays(
     tokens = [*before, *[one.token for one in held.tokens["tags"] if one.token not in before]]
     await promote(bench.people, held, {"tags": tuple(tokens[index] for index in shown)})
     assert await texts(bench, "tags") == kept
+    assert (await live(bench))[0].staged == before_stays
 
 
 @table("later", ["1995-01-01", "1987-04-12"])
