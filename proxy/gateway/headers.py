@@ -18,11 +18,15 @@ from proxy.net.http1.head import NONE, RequestHead, ResponseHead
 from proxy.net.reply import UpstreamAddress
 from proxy.redactor.content_coding import CODINGS
 from proxy.redactor.message import Media, RawHeaders, Request, Spellings, classify, header
-from proxy.redactor.plan import only_tried
 
 #: Content codings that can be read (RFC 9110 section 8.4.1); anything else is not asked of the
 #: application.
 READABLE: Final = frozenset({name.encode("ascii") for name in CODINGS} | {b"x-gzip", b"identity"})
+
+#: Fields by which the answer to a change may say that it was only tried.
+_TELLS_OF_TRIES: Final = re.compile(
+    rb"^(?:precognition|preference-applied)[ \t]*:", re.IGNORECASE | re.MULTILINE
+)
 
 # Treatment of a field. Plain numbers, the usual one zero.
 _AS_IT_IS: Final = 0
@@ -310,7 +314,7 @@ def _restored_head(head: ResponseHead) -> bytes:
     for name in (b"content-encoding", b"content-range"):
         if header(headers, name) is not None:
             return b""
-    if only_tried(headers):
+    if _TELLS_OF_TRIES.search(head.block) is not None:
         return b""
     try:
         if head.status in (204, 205, 304) or classify(headers, _SOME) is not Media.JSON:

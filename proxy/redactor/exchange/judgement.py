@@ -190,8 +190,8 @@ async def declines(
     several = max(len(writes), len(writing.named)) > 1
     several = several or names_ids(operation) or may_be_several(operation)
     if several and not create and HINT.search(answer.body) is not None:
-        place = operation.response.id
-        name = place.path[-1:] if place is not None else ()
+        ident = operation.response.id
+        name = ident.path[-1:] if ident is not None else ()
         writing.refused = await run_in_thread(long, _refused_ids, answer.body, {*name, *_IDS})
     if not refused and (changed or not unchanged):
         return False

@@ -222,15 +222,12 @@ class RuleExchange:
     async def restore_response(self, answer: Response) -> Response:
         """Return the answer for the caller, after the vault has settled its meaning."""
         try:
-            outcome = _TAKEN
+            outcome, writing = _TAKEN, self._writing
             rule = self._operation.response
-            if answer.status not in rule.success or self._writing is not None:
+            if answer.status not in rule.success or writing is not None:
                 outcome = self._outcome(answer.status, answer.headers, answer.body)
-            if (
-                outcome is _TAKEN
-                and rule.presumed
-                and await declines(self._writing, self._operation, answer, self._read_answer)
-            ):
+            judged = outcome is _TAKEN and rule.presumed
+            if judged and await declines(writing, self._operation, answer, self._read_answer):
                 outcome = Outcome.DOUBTFUL
             if outcome is _TAKEN and not (rule.special and is_page(self._plan, answer)):
                 return await self._restore(answer)
