@@ -183,23 +183,6 @@ async def stopped_clients(
 
 
 @asynccontextmanager
-async def stopped_vault(
-    settings: Settings, environment: str = DEFAULT, record: OfflineChanges | None = None
-) -> AsyncIterator[tuple[Vault, Contents]]:
-    """Open the records and files of one environment.
-
-    Also raises ``VaultError(NOT_FOUND)`` when there is no such environment.
-    """
-    async with stopped_vaults(settings, record) as vaults:
-        for vault, contents in vaults:
-            if vault.environment == environment:
-                yield vault, contents
-                return
-        names = ", ".join(vault.environment for vault, _ in vaults)
-        raise VaultError(Code.NOT_FOUND, f"There is no environment of that id: there is {names}.")
-
-
-@asynccontextmanager
 async def stopped_vaults(
     settings: Settings, record: OfflineChanges | None = None
 ) -> AsyncIterator[list[tuple[Vault, Contents]]]:

@@ -25,13 +25,13 @@ ROUNDS = rounds(4)
 
 async def swept(installation: Installation) -> None:
     """Remove what the deaths left, as a running instance does an hour later."""
-    from proxy.bootstrap.offline import stopped_vault
+    from proxy.bootstrap.offline import stopped_vaults
     from proxy.objectstore.base import SHARDS
     from proxy.vault.attachments.object_cleanup import ORPHAN_AGE, ObjectCleanup
 
     data = {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(installation.data)}
     settings = load_settings(None, {**data, **installation.environment})
-    async with stopped_vault(settings) as (vault, contents):
+    async with stopped_vaults(settings) as [(vault, contents)]:
         sweep = ObjectCleanup(
             contents,
             vault.store,

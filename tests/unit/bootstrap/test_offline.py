@@ -8,7 +8,6 @@ from proxy.bootstrap.offline import (
     open_offline,
     recorded,
     stopped_clients,
-    stopped_vault,
     stopped_vaults,
 )
 from proxy.config import Settings, load_settings
@@ -35,7 +34,8 @@ async def settings(tmp_path: Path) -> Settings:
 
 async def written(settings: Settings, environment: str) -> None:
     """A record in that environment."""
-    async with stopped_vault(settings, environment) as (vault, _):
+    async with stopped_vaults(settings) as vaults:
+        (vault,) = (vault for vault, _ in vaults if vault.environment == environment)
         catalog = await open_catalog(vault, lambda error: None)
         await catalog.apply(
             read_definition("contact", {"fields": {"id": {"type": "primary_key"}}}), Origin.API
@@ -52,13 +52,6 @@ async def test_clients_of_every_environment_are_administered(settings):
     async with stopped_clients(settings) as clients:
         assert [client.environment for client in clients.listed()] == ["acme"]
         assert clients.find(made.client.id) == made.client
-
-
-async def test_an_environment_that_is_not_there_is_told_with_those_that_are(settings):
-    with pytest.raises(VaultError, match="there is default, acme") as caught:
-        async with stopped_vault(settings, "nobody"):
-            pass
-    assert caught.value.code is Code.NOT_FOUND
 
 
 async def test_a_check_of_the_store_looks_at_all_environments(settings):

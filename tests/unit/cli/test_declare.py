@@ -108,6 +108,8 @@ def test_policies_belong_to_an_environment(capsys):
     told(capsys, "environment", "create", "--id", "acme", "Acme AB")
     assert told(capsys, "policy", "list", "--environment", "acme") == {"policies": []}
     told(capsys, "client", "create", "--environment", "acme", "--policy", "desk", "crm", status=1)
+    refused = told(capsys, "policy", "list", "--environment", "nobody", status=1)
+    assert refused["code"] == "not_found"
 
 
 def test_check_reads_the_files_of_the_setting(tmp_path, capsys, monkeypatch):
