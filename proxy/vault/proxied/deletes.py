@@ -70,6 +70,8 @@ async def deleted_unknown(
     """
     overtake(collection, keys)
     await tell_overtaken(collection, keys)
+    if collection.state.in_flight:  # a name that was given before that may be just on its way
+        await collection.store.commit(collection.table, [Unstage(0, 0)])
     if writes := await stage_deletes(collection, keys, keep):
         await doubt(collection, writes, answered=True)
 

@@ -503,6 +503,24 @@ async def test_a_delete_is_in_doubt_for_a_create_that_got_its_id_and_is_still_be
     assert await one.counts() == (0, 0, 0)
 
 
+async def test_a_delete_waits_for_the_name_that_a_create_is_just_getting():
+    """It was given before the delete began, and stored behind its look: the record stayed for good."""
+    one = await desk("current")
+    create = await one.send("POST /p", ANN)
+    gate = one.store.pause("commit", times=None)  # which applies them in their order
+    named = asyncio.ensure_future(create.answer(201, {"id": 1, **create.json}))
+    await gate.reached()
+    delete = await one.send("DELETE /p/1")
+    deleted = asyncio.ensure_future(delete.answer(204))
+    for _ in range(50):  # unless it waits
+        await asyncio.sleep(0)
+    gate.open()
+    await asyncio.gather(named, deleted)
+    await (await one.send("GET /p/1")).answer(404, {"error": "not found"})
+    await later(one)
+    assert await one.counts() == (0, 0, 0)
+
+
 @table("first", [True, False])
 async def test_a_delete_of_an_unknown_id_that_is_under_way_hides_no_delete_that_has_ended(first):
     """A lost create got the id for good by an answer from before either, and outlived its record."""
