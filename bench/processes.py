@@ -39,22 +39,18 @@ class Running:
         return self.process.pid
 
 
-#: Sockets that hold the ports which were given out, so that no other program gets one as its free
-#: port before its owner starts.
-_held: list[socket.socket] = []
-
-
 def free_port() -> int:
     """A port of 127.0.0.1 for a server that allows its address to be used again, as all of ours and
     the peers do.
 
-    It stays held until this process ends; nobody listens there meanwhile.
+    A descriptor holds it until this process ends, so that no other program gets it as its free port
+    before its owner starts; nobody listens there meanwhile.
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
-    _held.append(holder)
     port: int = holder.getsockname()[1]
+    holder.detach()
     return port
 
 
