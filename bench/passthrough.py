@@ -74,7 +74,7 @@ class NothingNamed:
     ) -> Sequence[tuple[bytes, bytes]]:
         return headers
 
-    def straight(self, match: Match, headers: RawHeaders, view: View | None = None) -> None:
+    def fast_path(self, match: Match, headers: RawHeaders, view: View | None = None) -> None:
         """No exchange is ordinary."""
 
     def exchange(self, match: Match, view: View | None = None) -> Exchange:

@@ -28,9 +28,9 @@ class Step(NamedTuple):
     thread: bool = False  #: whether the writer's thread runs it
 
 
-_WAY: Final = "proxy.gateway.straight_request:StraightRequest"
-_EXCHANGE: Final = "proxy.redactor.exchange.straight_exchange"
-_PLAN: Final = "proxy.redactor.exchange.straight_plan"
+_WAY: Final = "proxy.gateway.fast_path_request:FastPathRequest"
+_EXCHANGE: Final = "proxy.redactor.exchange.fast_path_exchange"
+_PLAN: Final = "proxy.redactor.exchange.fast_path_plan"
 _WRITER: Final = "proxy.storage.sqlite.writer:SqliteWriter"
 
 # The parts of an exchange.
@@ -51,8 +51,8 @@ STEPS: Final = (
         "find its rule and plan, begin the exchange",
         (
             "proxy.gateway.gateway:Gateway.begin",
-            "proxy.gateway.gateway:begin_straight",
-            f"{_PLAN}:StraightPlan.begin",
+            "proxy.gateway.gateway:begin_fast_path",
+            f"{_PLAN}:FastPathPlan.begin",
         ),
         "three objects an exchange; one native object that is used again would spare half",
     ),
@@ -67,7 +67,7 @@ STEPS: Final = (
         _VALUES,
         "lock the record, look it up, open it",
         (
-            f"{_PLAN}:StraightPlan._updates",
+            f"{_PLAN}:FastPathPlan._updates",
             f"{_EXCHANGE}:AnswerPlan.revealed",
             f"{_EXCHANGE}:open_as_shown",
             "proxy.storage.sqlite.raw:SqliteAtOnce.row_by_key",
@@ -79,7 +79,7 @@ STEPS: Final = (
     Step(
         _VALUES,
         "make tokens and put them in",
-        (f"{_PLAN}:StraightPlan._create", f"{_PLAN}:StraightPlan._next"),
+        (f"{_PLAN}:FastPathPlan._create", f"{_PLAN}:FastPathPlan._next"),
         "sealed tokens of a record are one call of AES; spelling and swaps would be native",
     ),
     Step(
@@ -99,7 +99,7 @@ STEPS: Final = (
         _STORE,
         "queue a commit",
         (
-            f"{_EXCHANGE}:StraightExchange.stage",
+            f"{_EXCHANGE}:FastPathExchange.stage",
             "proxy.storage.sqlite.raw:SqliteAtOnce.begin_commit",
         ),
         "nothing: it is an append",
@@ -127,7 +127,7 @@ STEPS: Final = (
             f"{_WAY}.set_result",
             f"{_WAY}.start",
             "proxy.net.client:HttpUpstream.begin",
-            f"{_EXCHANGE}:StraightExchange.staged",
+            f"{_EXCHANGE}:FastPathExchange.staged",
         ),
         "asking the kernel whether the idle connection ended is one call in five; without it a "
         "write could go to a connection that has closed",
@@ -141,15 +141,15 @@ STEPS: Final = (
     Step(
         _VALUES,
         "restore the answer",
-        (f"{_WAY}.lone", f"{_EXCHANGE}:StraightExchange.restore"),
+        (f"{_WAY}.lone", f"{_EXCHANGE}:FastPathExchange.restore"),
         "one pass over the answer, then one join; native, it would take a third",
     ),
     Step(
         _VALUES,
         "say what the answer means",
         (
-            f"{_EXCHANGE}:StraightExchange.settle",
-            f"{_EXCHANGE}:StraightExchange.settled",
+            f"{_EXCHANGE}:FastPathExchange.settle",
+            f"{_EXCHANGE}:FastPathExchange.settled",
         ),
         "an update seals its version again, because it stands at another place then; a staged "
         "version that becomes the live one where it is would spare that, and change the format "
@@ -174,7 +174,7 @@ STEPS: Final = (
         _AUDIT,
         "audit line: made, chained, written",
         (
-            f"{_EXCHANGE}:StraightExchange.tell",
+            f"{_EXCHANGE}:FastPathExchange.tell",
             "proxy.audit.services:LineGroup._write",
         ),
         "a keyed hash for each line and one write for all of a turn of the loop",

@@ -13,6 +13,8 @@ from proxy.edge.quotas import MissLimit, Quotas
 from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import BodyBudgets, BodyTimeouts, match_overridden, may_override_method
 from proxy.gateway.callers import Admission, Callers
+from proxy.gateway.fast_path_request import FastPath, FastPathRequest, begin_fast_path
+from proxy.gateway.fast_path_route import FastPathRoute, fast_path_route
 from proxy.gateway.forwarded import CallerFields, trace_of
 from proxy.gateway.passthrough import (
     PassthroughHandler,
@@ -23,8 +25,6 @@ from proxy.gateway.passthrough import (
 )
 from proxy.gateway.ports import FAILURES, AccessLog, ActiveRules, RequestEvent
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest
-from proxy.gateway.straight_request import StraightRequest, StraightWay, begin_straight
-from proxy.gateway.straight_route import StraightRoute, straight_route
 from proxy.net import problem
 from proxy.net.caller_connection import CallerServer
 from proxy.net.coverage import Coverage
@@ -61,7 +61,7 @@ class GatewayOptions:
     limited: Callable[[str], None] = lambda _limit: None  #: called with the limit of each refusal
     misses: MissLimit | None = None  #: how often an address may miss; none: as often as it wants
     callers: Callers = field(default_factory=Callers)  #: what tells their views
-    straight: bool = True  #: ordinary exchanges go their straight way; tests compare both
+    fast_path: bool = True  #: ordinary exchanges take the fast path; tests compare both
 
 
 class _Route(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class _Route(msgspec.Struct, frozen=True):
     #: without a body and unmatched: forwarded at once
     call: Call | None
     overridable: bool  #: a method in its body may select another rule
-    straight: StraightRoute | None = None  #: of a matched head whose exchange may be ordinary
+    fast_path: FastPathRoute | None = None  #: of a matched head whose exchange may be ordinary
 
 
 class Gateway:
@@ -111,7 +111,7 @@ class Gateway:
         self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
         self._draining = False
         services = upstream, self._rooms, options.callers, options.keyed, self._varying
-        self._way = StraightWay(*services, self._tell, self._refuse)
+        self._way = FastPath(*services, self._tell, self._refuse)
         self.server = CallerServer(self.handle, options.heads, self._unreadable, self.begin)
         if (acceptor := options.acceptor) is not None:
             self.server.acceptor = lambda: acceptor(self.server())
@@ -127,8 +127,8 @@ class Gateway:
         if route is None or self._draining:
             return None
         pending: PendingReply | None = None
-        if route.straight is not None:
-            pending = begin_straight(self._way, incoming, route.straight)
+        if route.fast_path is not None:
+            pending = begin_fast_path(self._way, incoming, route.fast_path)
         elif route.call is not None:
             passthrough = PassthroughReply(incoming=incoming, tell=self._tell)
             pending = passthrough if self._upstream.begin(route.call, passthrough) else None
@@ -136,15 +136,15 @@ class Gateway:
             self._admission.count(incoming)
         return pending
 
-    def _straight(
+    def _fast_path(
         self, incoming: RequestContext, endpoint: Endpoint, match: Match
-    ) -> StraightRoute | None:
+    ) -> FastPathRoute | None:
         """Route of ordinary exchanges of a matched head; ``None``: other checks come first."""
         counted = self._options.misses is not None and match.operation.verb is Verb.READ
-        if not self._options.straight or counted:
+        if not self._options.fast_path or counted:
             return None
         address = self._address(endpoint)
-        return straight_route(self._rules, match, incoming, address, self._caller_fields)
+        return fast_path_route(self._rules, match, incoming, address, self._caller_fields)
 
     def _forwarded(
         self, incoming: RequestContext, fields: RequestFields, address: UpstreamAddress
@@ -175,7 +175,7 @@ class Gateway:
             if match is not None:
                 posted = head.method.upper() == "POST"
                 overridable = posted and may_override_method(self._rules, incoming)
-                way = None if overridable else self._straight(incoming, endpoint, match)
+                way = None if overridable else self._fast_path(incoming, endpoint, match)
                 return _Route(edition, endpoint, match, None, None, None, overridable, way)
             if (
                 head.method not in IDEMPOTENT
@@ -210,7 +210,7 @@ class Gateway:
             pending, incoming.pending = incoming.pending, None
             if isinstance(pending, PassthroughReply):
                 await self._passthrough.go_on(pending)
-            elif isinstance(pending, StraightRequest):
+            elif isinstance(pending, FastPathRequest):
                 await self._redacted.go_on(pending)
             else:
                 await self._carry(incoming)

@@ -184,7 +184,7 @@ class ActiveRules(MatchingRules, Protocol):
     ) -> Sequence[tuple[bytes, bytes]]:
         """The fields without values in the addresses that they hold."""
 
-    def straight(
+    def fast_path(
         self, match: Match, headers: RawHeaders, view: View | None = None
     ) -> OrdinaryPlan | None:
         """Plan of its ordinary exchanges, if any; ``headers``: of the request; ``view``: of the

@@ -21,8 +21,8 @@ from proxy.gateway.bodies import (
     waits,
 )
 from proxy.gateway.callers import Confirm
+from proxy.gateway.fast_path_request import FastPathRequest
 from proxy.gateway.ports import Exchange
-from proxy.gateway.straight_request import StraightRequest
 from proxy.gateway.streams import (
     UPGRADE,
     ConfirmedMessages,
@@ -156,18 +156,18 @@ class RedactedHandler:
             job = msgspec.structs.replace(job, messages=messages)
         await self._forward(incoming, job, exchange, call)
 
-    async def go_on(self, straight: StraightRequest) -> None:
-        """Bring what was begun straight to its end. Raises as ``carry``."""
-        incoming = straight.incoming
-        if straight.written:
+    async def go_on(self, begun: FastPathRequest) -> None:
+        """Bring what was begun on the fast path to its end. Raises as ``carry``."""
+        incoming = begun.incoming
+        if begun.written:
             await response.drain(incoming, self._timeouts.write)
             return
-        exchange, route = straight.general(), straight.route
+        exchange, route = begun.general(), begun.route
         incoming.timing = exchange.timing
         viewed = route.viewed
         job = RedactedRequest(route.fields, route.match, route.address, viewed=viewed)
-        call = msgspec.structs.replace(straight.asking(), interim=straight.interim)
-        pending = straight if straight.sent else None
+        call = msgspec.structs.replace(begun.asking(), interim=begun.interim)
+        pending = begun if begun.sent else None
         await self._forward(incoming, job, exchange, call, pending)
 
     async def _forward(
@@ -176,7 +176,7 @@ class RedactedHandler:
         job: RedactedRequest,
         exchange: Exchange,
         call: Call,
-        pending: StraightRequest | None = None,
+        pending: FastPathRequest | None = None,
     ) -> None:
         messages, limits = job.messages, job.match.operation.endpoint.limits
         try:

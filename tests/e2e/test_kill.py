@@ -168,8 +168,8 @@ async def test_killed_at_a_step_of_an_exchange(crowd: Crowd, step: str, nth: int
     nowhere(crowd)
 
 
-#: Of an exchange that goes its straight way.
-STRAIGHT = (
+#: Of an exchange that takes the fast path.
+FAST_PATH_STEPS = (
     ("accept.before", 1), ("accept.after", 1), ("transaction.before", 1), ("transaction.after", 1),
     ("begin.before", 1), ("begin.after", 1), ("came.before", 1), ("accept.before", 2),
     ("accept.after", 2), ("transaction.before", 2), ("transaction.after", 2), ("came.after", 1),
@@ -178,7 +178,7 @@ STRAIGHT = (
 
 
 @asynccontextmanager
-async def going_straight(
+async def on_fast_path(
     folder: Path, *, odd: bool = False, known: float = 0
 ) -> AsyncIterator[Crowd]:
     """Callers whose bodies are alike, and rules that name members of objects only."""
@@ -189,9 +189,11 @@ async def going_straight(
         yield made
 
 
-@pytest.mark.parametrize(("step", "nth"), STRAIGHT)
-async def test_killed_at_a_step_of_a_straight_exchange(tmp_path: Path, step: str, nth: int) -> None:
-    async with going_straight(tmp_path) as crowd:
+@pytest.mark.parametrize(("step", "nth"), FAST_PATH_STEPS)
+async def test_killed_at_a_step_of_an_exchange_on_the_fast_path(
+    tmp_path: Path, step: str, nth: int
+) -> None:
+    async with on_fast_path(tmp_path) as crowd:
         assert await crowd.installation.start(kill_at=step, nth=nth)
         for updates in (False, True):
             assert [await crowd.create(0) for _ in range(6)] == [201] * 6
@@ -211,12 +213,12 @@ async def test_killed_at_a_step_of_a_straight_exchange(tmp_path: Path, step: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("known", [0, 0.3] if EXPLORE else [0])
-async def test_killed_at_random_on_the_straight_way(tmp_path: Path, known: float) -> None:
+async def test_killed_at_random_on_the_fast_path(tmp_path: Path, known: float) -> None:
     """``known``: of creates with the id of a record that is there, beside changes in doubt, nothing
     tells which value of a constant token is live. Only ``make explore`` draws those; every run draws
     them in one process (``lifecheck``).
     """
-    async with going_straight(tmp_path, odd=True, known=known) as crowd:
+    async with on_fast_path(tmp_path, odd=True, known=known) as crowd:
         if known:
             crowd.fields = tuple(name for name in FLAT_FIELDS if name not in TOGETHER)
         for number in range(rounds(12)):

@@ -68,12 +68,12 @@ STEPS: dict[str, tuple[str, ...]] = {
             "problem:refuse_request",
         )
     ),
-    # the same where it goes its straight way
+    # the same where it takes the fast path
     "accept": ("proxy.storage.sqlite.raw:SqliteAtOnce.begin_commit",),
     "begin": ("proxy.net.client:HttpUpstream.begin",),
-    "came": ("proxy.gateway.straight_request:StraightRequest._restore",),
+    "came": ("proxy.gateway.fast_path_request:FastPathRequest._restore",),
     "line": ("proxy.audit.services:LineGroup._write",),
-    "show": ("proxy.gateway.straight_request:StraightRequest._answer",),
+    "show": ("proxy.gateway.fast_path_request:FastPathRequest._answer",),
     # later
     "log": ("proxy.storage.sqlite.writer:SqliteWriter._checkpoint",),
     "reconcile": ("proxy.redactor.exchange.rule_exchange:reconcile_objects",),

@@ -190,7 +190,7 @@ class Steered:
     ) -> Sequence[tuple[bytes, bytes]]:
         return tuple(field for field in headers if field[0] != b"Referer")
 
-    def straight(self, match: Match, headers: RawHeaders, view: View | None = None) -> None:
+    def fast_path(self, match: Match, headers: RawHeaders, view: View | None = None) -> None:
         """None of its exchanges is ordinary."""
 
     def exchange(self, match: Match, view: View | None = None) -> Exchange:

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from proxy.redactor import guard, select, value_search
-from proxy.redactor.exchange import straight_exchange, straight_plan
+from proxy.redactor.exchange import fast_path_exchange, fast_path_plan
 from proxy.redactor.json import arrays, native
 from proxy.redactor.json.native import NativeCode
 from proxy.tokenization.common import write32, write62
@@ -38,9 +38,9 @@ def compiled(unavailable: Unavailable, *flags: str) -> NativeCode:
 
 def use(code: NativeCode | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use these functions, or those in Python, until the test ends."""
-    for module in (arrays, select, straight_exchange):
+    for module in (arrays, select, fast_path_exchange):
         monkeypatch.setattr(module, "find_leaves", code and code.find)
     monkeypatch.setattr(value_search, "_absent", code and code.absent)
     monkeypatch.setattr(guard, "_cut", code and code.cut)
     words = {} if code is None else {write62: code.write62, write32: code.write32}
-    monkeypatch.setattr(straight_plan, "_native_words", words)
+    monkeypatch.setattr(fast_path_plan, "_native_words", words)

@@ -71,7 +71,7 @@ def rules(upstream: str) -> str:
 
 
 #: The same without what lies deeper than the members of an object: its ordinary exchanges go their
-#: straight way.
+#: fast path.
 FLAT = "".join(
     line
     for line in RULES.splitlines(keepends=True)

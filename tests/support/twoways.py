@@ -1,5 +1,5 @@
 """One gateway with its vault and application, and random exchanges for two of them: one goes the
-straight way where it can, the other always the general one.
+fast path where it can, the other always the general one.
 
 Each *house* has an engine, keys, a clock and an application of its own, which behaves as the
 exchange says. What differs by chance (tokens, of which each house draws its own) is told by labels:
@@ -21,10 +21,10 @@ from typing import Any
 
 from proxy.crypto.keyset import Keyset
 from proxy.gateway.callers import Callers
+from proxy.gateway.fast_path_request import FastPathRequest
 from proxy.gateway.forwarded import CallerFields
 from proxy.gateway.gateway import Gateway, GatewayOptions
 from proxy.gateway.metrics import MeteredAccessLog
-from proxy.gateway.straight_request import StraightRequest
 from proxy.net.client import HttpUpstream
 from proxy.net.listener import listen
 from proxy.net.reply import LATER, CallLimits
@@ -118,7 +118,7 @@ class House:
     audit: Kept
     writer: Any
     port: int = 0
-    straight: Counter[str] = field(default_factory=Counter)
+    fast_path: Counter[str] = field(default_factory=Counter)
     labels: dict[bytes, bytes] = field(default_factory=dict)
     learned: int = 0  #: tokens that have labels
     records: dict[str, dict[str, Any]] = field(default_factory=dict)  #: of the application
@@ -414,7 +414,7 @@ async def house(
     folder: Path,
     keyset: Keyset,
     *,
-    straight: bool,
+    fast_path: bool,
     fronted: bool = False,
     caller: tuple[str, Badges] | None = None,
     fields: CallerFields | None = None,
@@ -447,7 +447,7 @@ async def house(
     options = GatewayOptions(
         HttpUpstream(CallLimits(head=20.0, idle=20.0, keep=60.0)),
         keyed,
-        straight=straight,
+        fast_path=fast_path,
         callers=Callers(issuer, clock),
         caller_fields=fields,
     )
@@ -455,7 +455,7 @@ async def house(
         in_use = await stack.enter_async_context(_front(runtime, made)) if fronted else runtime
         gateway = Gateway(in_use, MeteredAccessLog(metrics, rules), options)
         if not fronted:
-            _count_ways(gateway, made.straight)
+            _count_ways(gateway, made.fast_path)
         _arm(made)
         stack.push_async_callback(store.close)
         stack.callback(server.close)
@@ -478,14 +478,14 @@ async def _front(in_force: InForce, made: House) -> AsyncIterator[FrontRules]:
     begin = owner.begin
 
     def begun(way: Any, job: Any) -> Any:
-        one, counts = begin(way, job), made.straight
+        one, counts = begin(way, job), made.fast_path
         if isinstance(job, Redact):
-            counts["general" if one is None else "straight"] += 1
+            counts["general" if one is None else "fast_path"] += 1
         elif isinstance(job, Reveal):
             counts["revealed"] += one is not None
         else:
             counts["kept"] += one is not None
-            counts["straight"] += one is not None
+            counts["fast_path"] += one is not None
         return one
 
     owner.begin = begun  # type: ignore[method-assign]  # counted there
@@ -507,11 +507,11 @@ def _count_ways(gateway: Gateway, ways: Counter[str]) -> None:
     def pending(incoming: Any) -> Any:
         one = begin(incoming)
         if one is not LATER:
-            ways["straight" if isinstance(one, StraightRequest) else "general"] += 1
+            ways["fast_path" if isinstance(one, FastPathRequest) else "general"] += 1
         return one
 
     async def handled(incoming: Any) -> None:
-        if isinstance(incoming.pending, StraightRequest):
+        if isinstance(incoming.pending, FastPathRequest):
             ways["handed over"] += 1
         await handle(incoming)
 

@@ -44,7 +44,7 @@ class BoundOperation:
 
     __slots__ = (
         *("_services", "_viewed", "address", "checks", "collection", "cover", "guard", "is_long"),
-        *("lists", "notices", "plan", "planned", "straight"),
+        *("lists", "notices", "plan", "planned", "fast_path"),
         *("protected", "read", "restored", "searching", "audit", "unnamed", "view"),
     )
 
@@ -73,7 +73,7 @@ class BoundOperation:
         self._services = metrics, audit
         self._viewed: dict[View, BoundOperation] = {}
         self.planned = False  #: whether it was looked how its ordinary exchanges go
-        self.straight: Any = None  #: what those need (``straight_plan``)
+        self.fast_path: Any = None  #: what those need (``fast_path_plan``)
         watched = plan.operation.endpoint.on_error.guard != "off"
         self.guard = Guard(plan, self._elsewhere) if watched else None
         self.address = WriteAddress(plan.operation, self._elsewhere)

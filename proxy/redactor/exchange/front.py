@@ -12,7 +12,8 @@ from typing import Any, cast
 from proxy.clock import Clock
 from proxy.errors import Code, VaultError
 from proxy.redactor.cookies import no_token, with_tokens
-from proxy.redactor.exchange.front_straight import FrontPlan, FrontWritePlan
+from proxy.redactor.exchange.fast_path_exchange import answers_plainly, writes_plainly
+from proxy.redactor.exchange.front_fast_path import FrontPlan, FrontWritePlan
 from proxy.redactor.exchange.link import (
     Connect,
     OwnerLink,
@@ -28,7 +29,6 @@ from proxy.redactor.exchange.matcher import (
     views_of,
 )
 from proxy.redactor.exchange.remote_exchange import FrontRuntime, RemoteExchange
-from proxy.redactor.exchange.straight_exchange import answers_plainly, writes_plainly
 from proxy.redactor.exchange.wire import (
     GROWTH,
     ROOM,
@@ -102,7 +102,7 @@ class FrontRules(CurrentRules[FrontRuntime]):
             return await with_tokens(endpoint.cookies, left, no_token) if cookies else left
         return answer.headers
 
-    def straight(
+    def fast_path(
         self, match: Match, headers: RawHeaders, view: View | None = None
     ) -> FrontPlan | FrontWritePlan | None:
         """Plan of its ordinary exchanges, if any, where the owner has the same clock."""
@@ -112,9 +112,9 @@ class FrontRules(CurrentRules[FrontRuntime]):
         if match.operation.verb is not Verb.READ and is_patch(headers):
             return None
         key = runtime.numbers[id(match.operation)], view
-        if key not in runtime.straight:
-            runtime.straight[key] = self._plan(runtime, *key)
-        return runtime.straight[key]
+        if key not in runtime.fast_path:
+            runtime.fast_path[key] = self._plan(runtime, *key)
+        return runtime.fast_path[key]
 
     def _plan(
         self, runtime: FrontRuntime, number: int, view: View | None

@@ -14,7 +14,7 @@ from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.matcher import longest_body, views_of
 from proxy.redactor.exchange.owner_connection import FrontConnection
-from proxy.redactor.exchange.owner_ordinary import (
+from proxy.redactor.exchange.owner_fast_path import (
     Begun,
     BoundPlan,
     GeneralWay,

@@ -10,7 +10,7 @@ from proxy.redactor.bodies.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.list_answers import ListExchange
-from proxy.redactor.exchange.owner_ordinary import SENT, Begun, GeneralWay, KeepJob, OrdinaryJob
+from proxy.redactor.exchange.owner_fast_path import SENT, Begun, GeneralWay, KeepJob, OrdinaryJob
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     UNGREETED,

@@ -19,7 +19,7 @@ from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.answer_scan import wants_body
 from proxy.redactor.exchange.bound_operation import field_view
-from proxy.redactor.exchange.front_straight import FrontPlan, FrontWritePlan, ShapeLessons
+from proxy.redactor.exchange.front_fast_path import FrontPlan, FrontWritePlan, ShapeLessons
 from proxy.redactor.exchange.judgement import may_tell
 from proxy.redactor.exchange.link import (
     OwnerLine,
@@ -122,20 +122,20 @@ class FrontLists:
 class FrontRuntime(Matcher):
     """Rules without a vault."""
 
-    __slots__ = ("lists", "numbers", "plans", "straight")
+    __slots__ = ("fast_path", "lists", "numbers", "plans")
 
     def __init__(self, rules: RuleSet) -> None:
         super().__init__(*matcher_parts(rules))
         numbers = {id(one): number for number, one in enumerate(self.operations)}
         object.__setattr__(self, "numbers", numbers)
         object.__setattr__(self, "plans", {})
-        object.__setattr__(self, "straight", {})
+        object.__setattr__(self, "fast_path", {})
         object.__setattr__(self, "lists", {})
 
     numbers: dict[int, int]  #: of operations, by identity
     plans: dict[int, OperationPlan]  #: by number
     #: by number, and view of callers
-    straight: dict[tuple[int, View | None], FrontPlan | FrontWritePlan | None]
+    fast_path: dict[tuple[int, View | None], FrontPlan | FrontWritePlan | None]
     lists: dict[tuple[int, View | None], FrontLists | None]
 
     def plan(self, number: int) -> OperationPlan:

@@ -12,6 +12,7 @@ from proxy.redactor.cookies import CookieField, with_tokens
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.carriers import special_exchange
 from proxy.redactor.exchange.envelope import EnvelopeExchange
+from proxy.redactor.exchange.fast_path_plan import FastPathPlan, fast_path_plan
 from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens, cookie_token
 from proxy.redactor.exchange.list_answers import ListExchange
@@ -26,7 +27,6 @@ from proxy.redactor.exchange.matcher import (
 )
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.message import RawHeaders, Request
@@ -199,9 +199,9 @@ class InForce(CurrentRules[Runtime]):
         """As ``Runtime.redact_headers``, by the current rules."""
         return await self.runtime.redact_headers(endpoint, host, headers)
 
-    def straight(
+    def fast_path(
         self, match: Match, headers: RawHeaders, view: View | None = None
-    ) -> StraightPlan | None:
+    ) -> FastPathPlan | None:
         """Plan of the ordinary exchanges of an operation with callers of a view, by the rules that
         made this match.
         """
@@ -211,7 +211,7 @@ class InForce(CurrentRules[Runtime]):
         joined = runtime.joined.get(id(match.operation))
         if joined is None or bool(endpoint.views) is not (view is not None):
             return None
-        return straight_plan(joined.under(view), runtime.vault, headers)
+        return fast_path_plan(joined.under(view), runtime.vault, headers)
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """As ``Runtime.exchange``, by the rules that made this match."""

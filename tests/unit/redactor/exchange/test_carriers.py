@@ -345,14 +345,14 @@ async def test_a_cookie_of_records_among_others_goes_by_the_field_it_is_kept_as(
     assert await sent_back(one, f"email={ANN}") == f"email={token}"
 
 
-async def test_a_request_with_the_cookie_goes_no_straight_way():
+async def test_a_request_with_the_cookie_takes_no_fast_path():
     one = await desk(*USUAL, SHOWN, fields=FIELDS)
     rules = InForce(one.runtime)
     _, match = rules.match("GET", "app", b"/p/1", ())
     assert isinstance(match, Match)
     assert cookies_in(match.operation.endpoint, ((b"Cookie", b"a=b; email=x"),))
     assert not cookies_in(match.operation.endpoint, ((b"Cookie", b"a=b"), (b"X", b"email=x")))
-    assert rules.straight(match, ((b"Cookie", b"email=x"),)) is None
+    assert rules.fast_path(match, ((b"Cookie", b"email=x"),)) is None
 
 
 async def test_rules_that_came_meanwhile_let_no_cookie_of_earlier_ones_pass():

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from proxy.errors import VaultError
+from proxy.redactor.exchange.fast_path_exchange import FastPathExchange
+from proxy.redactor.exchange.fast_path_plan import fast_path_plan
 from proxy.redactor.exchange.runtime import Runtime
-from proxy.redactor.exchange.straight_exchange import StraightExchange
-from proxy.redactor.exchange.straight_plan import straight_plan
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match
 from proxy.storage.base import Hooks
 from proxy.storage.sqlite.store import SqliteStore, open_sqlite
 from proxy.telemetry import logs
 from tests.support.exchanges import JSON
-from tests.unit.redactor.exchange.test_straight_plan import CREATE, READ, UPDATE, bound
+from tests.unit.redactor.exchange.test_fast_path_plan import CREATE, READ, UPDATE, bound
 from tests.unit.storage.sqlite.test_raw import Waiter
 
 ANN = {"name": "Ann Lee", "email": "ann@example.com", "age": 7}
@@ -34,13 +34,13 @@ class Place:
     runtime: Runtime
     store: SqliteStore
 
-    def begin(self, number: int, body: Any = None, key: str = "1") -> StraightExchange:
+    def begin(self, number: int, body: Any = None, key: str = "1") -> FastPathExchange:
         """An exchange of that operation."""
         exchange = self.begun(number, body, key)
         assert exchange is not None
         return exchange
 
-    def begun(self, number: int, body: Any, key: str = "1") -> StraightExchange | None:
+    def begun(self, number: int, body: Any, key: str = "1") -> FastPathExchange | None:
         """The same, if it is ordinary."""
         operation = self.runtime.rules.operations[number]
         joined = self.runtime.joined[id(operation)]
@@ -50,7 +50,7 @@ class Place:
                     text = json.dumps({"name": "N", "email": "e", "age": age, **end}).encode()
                     if plan is not None and plan.selection is not None:
                         plan.selection.find(text)
-        ordinary = straight_plan(joined, self.runtime.vault)
+        ordinary = fast_path_plan(joined, self.runtime.vault)
         assert ordinary is not None
         raw = b"" if body is None else json.dumps(body).encode()
         request = Request(operation.methods[0], b"/p/1", JSON if raw else (), raw)
@@ -115,7 +115,7 @@ async def test_an_update_with_the_number_of_before_in_another_manner_is_not_ordi
         await store.close()
 
 
-async def test_a_member_that_no_rule_names_is_looked_at_after_a_straight_exchange(
+async def test_a_member_that_no_rule_names_is_looked_at_after_an_exchange_on_the_fast_path(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suspicious = {"name": "Bo Ek", "email": "bo@example.com", "age": "zorbina@example.com"}

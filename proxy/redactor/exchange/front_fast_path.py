@@ -1,4 +1,4 @@
-"""Ordinary exchanges of a front in few steps (``straight_exchange``): the front parses and splices
+"""Ordinary exchanges of a front in few steps (``fast_path_exchange``): the front parses and splices
 bodies, and the owner of the vault is told the values of a write, or the tokens of a read, alone.
 
 No task waits. Whatever is not ordinary goes the general way of a front: a read as if the owner had
@@ -15,15 +15,15 @@ from proxy.audit.services import LineWaiter
 from proxy.clock import Clock
 from proxy.errors import VaultError
 from proxy.redactor.exchange.bound_operation import field_view
-from proxy.redactor.exchange.link import OwnerLine, OwnerLink, away
-from proxy.redactor.exchange.straight_exchange import (
+from proxy.redactor.exchange.fast_path_exchange import (
     AnswerReader,
+    FastPathExchange,
     FieldSpan,
     FoundFields,
-    StraightExchange,
     empty_places,
 )
-from proxy.redactor.exchange.straight_plan import one_spelling, plain_id
+from proxy.redactor.exchange.fast_path_plan import one_spelling, plain_id
+from proxy.redactor.exchange.link import OwnerLine, OwnerLink, away
 from proxy.redactor.exchange.wire import (
     Ended,
     Fail,
@@ -259,7 +259,7 @@ class FrontWritePlan(AnswerReader):
         return one
 
 
-class FrontWrite(StraightExchange, eq=False):
+class FrontWrite(FastPathExchange, eq=False):
     """One write and its answer; the owner's answers come to it."""
 
     plan: FrontWritePlan  # type: ignore[assignment]  # what an answer is restored by
@@ -329,7 +329,7 @@ class FrontWrite(StraightExchange, eq=False):
         if read is None:
             self.plan.learn_answer(body)
             return None
-        return StraightExchange.restore(self, body, read)
+        return FastPathExchange.restore(self, body, read)
 
     def settle(self, waiter: CommitWaiter, status: int) -> bool:
         """Have the owner settle it and tell the audit log; ``False``: nothing was done."""

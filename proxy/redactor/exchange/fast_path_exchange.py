@@ -205,7 +205,7 @@ class RestoredAnswer(NamedTuple):
     body: bytes
 
 
-class StraightExchange(msgspec.Struct, eq=False):
+class FastPathExchange(msgspec.Struct, eq=False):
     """One request and its answer; see ``gateway.ports.OrdinaryExchange`` for the order of calls."""
 
     plan: AnswerPlan
@@ -370,14 +370,14 @@ class StraightExchange(msgspec.Struct, eq=False):
 
 
 class _HandedOver(RuleExchange):
-    """Goes on with what was begun straight."""
+    """Goes on with what was begun on the fast path."""
 
-    def take_over(self, straight: StraightExchange) -> RuleExchange:
+    def take_over(self, begun: FastPathExchange) -> RuleExchange:
         """Take all that was done."""
-        self._request, self.began = straight.request, straight.began or self.began
-        if straight.key is not None:
-            self._ids = [straight.key]
+        self._request, self.began = begun.request, begun.began or self.began
+        if begun.key is not None:
+            self._ids = [begun.key]
         if self._writing is not None:
-            self._writing.writes = [straight.write]
-            self._writing.locks, straight.locks = straight.locks, ()
+            self._writing.writes = [begun.write]
+            self._writing.locks, begun.locks = begun.locks, ()
         return self

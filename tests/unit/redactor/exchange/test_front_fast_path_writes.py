@@ -1,4 +1,4 @@
-"""Ordinary creates and updates of a front, step by step; ``tests/property/test_straight_laws.py``
+"""Ordinary creates and updates of a front, step by step; ``tests/property/test_fast_path_laws.py``
 compares many with the general way.
 """
 
@@ -16,7 +16,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange import owner_connection
-from proxy.redactor.exchange.front_straight import FrontWrite, FrontWritePlan
+from proxy.redactor.exchange.front_fast_path import FrontWrite, FrontWritePlan
 from proxy.redactor.exchange.wire import Keep, KeepDone, Resume, WriteTaken, decode_questions
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match
@@ -29,8 +29,8 @@ from tests.support.fronts import Fronted, fronted
 from tests.support.patience import until
 from tests.support.stores import vault_down
 from tests.support.tree import PACKAGE
-from tests.unit.redactor.exchange.test_straight_exchange import ANN, Place
-from tests.unit.redactor.exchange.test_straight_plan import CREATE, READ, UPDATE, bound
+from tests.unit.redactor.exchange.test_fast_path_exchange import ANN, Place
+from tests.unit.redactor.exchange.test_fast_path_plan import CREATE, READ, UPDATE, bound
 
 BO = {**ANN, "name": "Bo Ek"}
 #: Calls of functions of the package that the owner makes for one ordinary create.
@@ -78,7 +78,7 @@ def begin(front: Fronted, body: object, path: bytes = b"/p", marks: Any = ()) ->
     method = "POST" if path == b"/p" else "PUT"
     _, match = front.rules.match(method, "app", path, JSON)
     assert isinstance(match, Match)
-    plan = front.rules.straight(match, JSON)
+    plan = front.rules.fast_path(match, JSON)
     assert isinstance(plan, FrontWritePlan)
     for _ in range(8):
         plan._learn(json.dumps(ANN).encode())

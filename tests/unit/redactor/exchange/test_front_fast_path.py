@@ -1,4 +1,4 @@
-"""Ordinary reads of a front, step by step; ``tests/property/test_straight_laws.py`` compares many
+"""Ordinary reads of a front, step by step; ``tests/property/test_fast_path_laws.py`` compares many
 with the general way.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.front_straight import FrontPlan, FrontRead
+from proxy.redactor.exchange.front_fast_path import FrontPlan, FrontRead
 from proxy.redactor.exchange.owner_connection import FrontConnection
 from proxy.redactor.exchange.wire import Reveal, RevealDone
 from proxy.redactor.message import Request, Response
@@ -26,8 +26,8 @@ from tests.support.clock import ManualClock
 from tests.support.exchanges import JSON, Desk
 from tests.support.fronts import Fronted, fronted
 from tests.support.tree import PACKAGE
-from tests.unit.redactor.exchange.test_straight_exchange import ANN, Place
-from tests.unit.redactor.exchange.test_straight_plan import CREATE, READ, UPDATE, bound
+from tests.unit.redactor.exchange.test_fast_path_exchange import ANN, Place
+from tests.unit.redactor.exchange.test_fast_path_plan import CREATE, READ, UPDATE, bound
 
 #: Calls of functions of the package that the owner makes for one ordinary read.
 CALLS = 37
@@ -60,7 +60,7 @@ async def front(place: Place) -> AsyncIterator[Fronted]:
 def plan_of(front: Fronted) -> FrontPlan:
     """The plan of reads, which knows their shape."""
     match = read_of(front)
-    plan = front.rules.straight(match, ())
+    plan = front.rules.fast_path(match, ())
     assert isinstance(plan, FrontPlan)
     for _ in range(8):
         plan.learn(b'{"name": "N", "email": "e", "age": 7, "id": 1}')
@@ -174,7 +174,7 @@ async def test_an_owner_takes_no_more_calls_for_a_read_than_before(
 async def test_an_answer_of_another_shape_is_learned_and_goes_the_general_way(
     front: Fronted,
 ) -> None:
-    plan = front.rules.straight(read_of(front), ())
+    plan = front.rules.fast_path(read_of(front), ())
     assert plan is not None
     one = plan.begin(read_of(front), Request("GET", b"/p/1", (), b""))
     assert one is not None

@@ -1,8 +1,8 @@
-"""The straight way gives what the general way gives: the same bytes to the application and to the
+"""The fast path gives what the general way gives: the same bytes to the application and to the
 caller, the same rows, lines of the audit log, and counts.
 
 ``make explore`` draws new exchanges, that many times as many; a hundred thousand are
-``EXPLORE=125 pytest tests/property/test_straight_laws.py``.
+``EXPLORE=125 pytest tests/property/test_fast_path_laws.py``.
 """
 
 import random
@@ -47,7 +47,7 @@ class Way(NamedTuple):
     """One of the ways that are compared with the general one."""
 
     seed: int  #: of the exchanges that every run tries
-    straight: float  #: share of exchanges that it carries in few steps, at least
+    fast_path: float  #: share of exchanges that it carries in few steps, at least
     handed_over: float = 0.0  #: of these, of those that go on the general way
     fronted: bool = False
     kept: float = 0.0  #: share of exchanges of which the owner of a vault gets values alone
@@ -60,7 +60,7 @@ LOOPBACK = Trusted((ip_network("127.0.0.0/8"),))
 IDS = Correlation(ids=True, sample=100)
 FORWARDED = ForwardedHeaders(x_forwarded=True, forwarded=True, via=True)
 WAYS = {
-    "straight": Way(120, 1 / 3, 1 / 20),
+    "fast_path": Way(120, 1 / 3, 1 / 20),
     "behind a front": Way(24, 1 / 3, fronted=True, kept=1 / 6),
     "records that expire": Way(68, 1 / 3, 1 / 20, expires="2m"),
     "telling of callers": Way(17, 1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK)),
@@ -95,51 +95,49 @@ async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
     unlike = {"steps"} if way.fronted else set()  # a front does not know all of them
     caller = (way.caller, badges) if way.caller else None
     given: dict[str, Any] = {"caller": caller, "fields": way.fields, "expires": way.expires}
-    for folder in ("straight", "general"):
+    for folder in ("fast_path", "general"):
         (tmp_path / folder).mkdir()
     async with (
-        house(
-            tmp_path / "straight", keyset, straight=True, fronted=way.fronted, **given
-        ) as straight,
-        house(tmp_path / "general", keyset, straight=False, **given) as general,
+        house(tmp_path / "fast_path", keyset, fast_path=True, fronted=way.fronted, **given) as fast,
+        house(tmp_path / "general", keyset, fast_path=False, **given) as general,
     ):
         for number in range(rounds(EXCHANGES)):
-            now.advance(straight.clock() - now())
+            now.advance(fast.clock() - now())
             exchange = draw.exchange()
             acts[exchange.act] += 1
             where = f"exchange {number} of seed {seed}: {exchange}"
             # a front refuses no head before its body is there
-            shown = [await carried(one, exchange, whole=way.fronted) for one in (straight, general)]
+            shown = [await carried(one, exchange, whole=way.fronted) for one in (fast, general)]
             if way.caller and shown[0] != shown[1]:
                 shown, by_chance = [veiled(one) for one in shown], by_chance + 1
             assert shown[0] == shown[1], where
-            draw.created(straight.number)
+            draw.created(fast.number)
             target = exchange.request.split(b" ", 2)[1].decode().rpartition("/")[2]
-            key = target if target.isdigit() else str(straight.number)
-            both = [await told(one, key) for one in (straight, general)]
+            key = target if target.isdigit() else str(fast.number)
+            both = [await told(one, key) for one in (fast, general)]
             for what in (both[0].keys() | both[1].keys()) - unlike:
                 same = both[0].get(what) == both[1].get(what)
                 assert same, (
-                    f"{what}: {both[0].get(what)} | {both[1].get(what)}, {where}, {straight.straight}"
+                    f"{what}: {both[0].get(what)} | {both[1].get(what)}, {where}, {fast.fast_path}"
                 )
-            for one in (straight, general):
+            for one in (fast, general):
                 one.seen.clear()
                 one.audit.lines.clear()
             if number % 40 == 39:  # a value is erased over the vault's interface
                 erasure = {("name", "email", "phone")[number // 40 % 3]: None}
-                for one in (straight, general):
+                for one in (fast, general):
                     records = Records(next(iter(one.vault.collections())))
                     with suppress(VaultError):  # an update of it is in doubt
                         await correct_record(records, RecordDraft(key, erasure), "", no_changes)
             if number % 20 == 19:
-                for one in (straight, general):
+                for one in (fast, general):
                     one.clock.advance(1000)
                     with suppress(VaultError):  # a late settle has met the fault as well
                         await one.vault.maintain()
-    assert general.straight["straight"] == 0
-    assert straight.straight["straight"] > EXCHANGES * way.straight, straight.straight
-    assert straight.straight["handed over"] >= EXCHANGES * way.handed_over, straight.straight
-    assert bool(straight.straight["revealed"]) is way.fronted, straight.straight
-    assert straight.straight["kept"] >= EXCHANGES * way.kept, straight.straight
+    assert general.fast_path["fast_path"] == 0
+    assert fast.fast_path["fast_path"] > EXCHANGES * way.fast_path, fast.fast_path
+    assert fast.fast_path["handed over"] >= EXCHANGES * way.handed_over, fast.fast_path
+    assert bool(fast.fast_path["revealed"]) is way.fronted, fast.fast_path
+    assert fast.fast_path["kept"] >= EXCHANGES * way.kept, fast.fast_path
     assert by_chance <= rounds(EXCHANGES) / 200
     assert set(acts) == set(ACTS), "not everything was tried"

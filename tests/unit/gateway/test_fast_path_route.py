@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from proxy.gateway.straight_route import StraightRoute, straight_route
+from proxy.gateway.fast_path_route import FastPathRoute, fast_path_route
 from proxy.net.entity_tags import restored_tag
 from proxy.net.http1.head import Heads, parse_request_head
 from proxy.net.reply import UpstreamAddress
@@ -25,14 +25,14 @@ class Rules:
     def __init__(self) -> None:
         self.asked = 0
 
-    def straight(self, *_: Any) -> Any:
+    def fast_path(self, *_: Any) -> Any:
         self.asked += 1
         return "plan"
 
 
 def route(
     method: str = "GET", *fields: bytes, target: str = "/p/1", rules: Any = None
-) -> StraightRoute | None:
+) -> FastPathRoute | None:
     verb = Verb.READ if method == "GET" else Verb.UPDATE
     length = (b"Content-Type: application/json", b"Content-Length: 5") if method == "PUT" else ()
     lines = [f"{method} {target} HTTP/1.1".encode(), b"Host: app.test", *length, *fields]
@@ -42,7 +42,7 @@ def route(
     match: Any = SimpleNamespace(operation=operation)
     given: Any = rules or Rules()
     incoming: Any = SimpleNamespace(head=head)
-    return straight_route(given, match, incoming, ADDRESS, None)
+    return fast_path_route(given, match, incoming, ADDRESS, None)
 
 
 def test_the_head_for_the_application_lacks_its_length_alone() -> None:
@@ -99,5 +99,5 @@ def test_what_heads_with_the_same_fields_have_in_common_is_found_once() -> None:
     head = parse_request_head(b"GET /p/2 HTTP/1.1\r\nHost: a\r\n\r\n", 26, Heads())
     incoming: Any = SimpleNamespace(head=head)
     for _ in range(2):
-        straight_route(rules, found.match, incoming, ADDRESS, None)
+        fast_path_route(rules, found.match, incoming, ADDRESS, None)
     assert rules.asked == 2

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from proxy.crypto.keyset import Keyset
+from proxy.redactor.exchange.fast_path_plan import FastPathPlan, fast_path_plan
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
-from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Request
 from proxy.redactor.rules import Match
@@ -51,8 +51,8 @@ async def bound(
     return await bind_rules(rules, vault, Metrics(), audit_services(Kept()))
 
 
-def plan_of(runtime: Runtime) -> StraightPlan | None:
-    return straight_plan(runtime.joined[id(runtime.rules.operations[0])], runtime.vault)
+def plan_of(runtime: Runtime) -> FastPathPlan | None:
+    return fast_path_plan(runtime.joined[id(runtime.rules.operations[0])], runtime.vault)
 
 
 @pytest.mark.parametrize("operation", [CREATE, READ, UPDATE])
@@ -135,11 +135,11 @@ async def test_callers_are_ordinary_who_see_something_and_send_back_no_mask(
         in_force, rule = InForce(runtime), runtime.rules.operations[0]
         match = Match(rule, {}, runtime)
         planned = {
-            role: in_force.straight(match, (), view_of(rule.endpoint.views, {role}))
+            role: in_force.fast_path(match, (), view_of(rule.endpoint.views, {role}))
             for role in ("all", "some", "few", "none", "nobody")
         }
         assert [role for role in planned if planned[role] is not None] == roles
-        assert in_force.straight(match, ()) is None, "nobody has no view"
+        assert in_force.fast_path(match, ()) is None, "nobody has no view"
     finally:
         await store.close()
 
@@ -149,8 +149,8 @@ async def test_no_view_counts_where_the_rules_have_none(tmp_path: Path) -> None:
     try:
         runtime = await bound(store, READ)
         match = Match(runtime.rules.operations[0], {}, runtime)
-        assert InForce(runtime).straight(match, ()) is not None
-        assert InForce(runtime).straight(match, (), OUTSIDE_VIEW) is None
+        assert InForce(runtime).fast_path(match, ()) is not None
+        assert InForce(runtime).fast_path(match, (), OUTSIDE_VIEW) is None
     finally:
         await store.close()
 

@@ -1,4 +1,4 @@
-"""Conditions of an ordinary exchange (``straight_exchange``): of an operation, decided once for
+"""Conditions of an ordinary exchange (``fast_path_exchange``): of an operation, decided once for
 each, and of a request, by tests that take no time.
 """
 
@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple, cast
 
 from proxy.model.schema import Value
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.matcher import is_plain_operation
-from proxy.redactor.exchange.straight_exchange import (
+from proxy.redactor.exchange.fast_path_exchange import (
     AnswerPlan,
-    StraightExchange,
+    FastPathExchange,
     answers_plainly,
     empty_places,
     writes_plainly,
 )
+from proxy.redactor.exchange.matcher import is_plain_operation
 from proxy.redactor.guard import BodyCutter, CutBody
 from proxy.redactor.json.native import native_code
 from proxy.redactor.json.tree import encode_text
@@ -56,7 +56,7 @@ class _LeafPlan(NamedTuple):
     same: bool
 
 
-class StraightPlan(AnswerPlan):
+class FastPathPlan(AnswerPlan):
     """Plan of the ordinary exchanges of one operation."""
 
     __slots__ = (
@@ -114,7 +114,7 @@ class StraightPlan(AnswerPlan):
         request: Request,
         marks: Sequence[bytes] = (),
         listed: CutBody | None = None,
-    ) -> StraightExchange | None:
+    ) -> FastPathExchange | None:
         """The exchange of a request; ``None``: it is not ordinary, and nothing was done.
 
         ``marks``: the record that it changes must have one of these. ``listed``: the texts, where
@@ -136,7 +136,7 @@ class StraightPlan(AnswerPlan):
                 if (spelled := one_spelling(key)) is None:
                     return None
                 key = spelled
-            exchange = StraightExchange(self, match, request, key)
+            exchange = FastPathExchange(self, match, request, key)
             exchange.began, exchange.marks = self.collection.clock(), marks
             return exchange if self._verb is _READ or self._updates(exchange, listed) else None
         except Exception:  # noqa: BLE001  # whatever it is, the general way meets and tells it
@@ -144,12 +144,12 @@ class StraightPlan(AnswerPlan):
 
     def _create(
         self, match: Match, request: Request, listed: CutBody | None
-    ) -> StraightExchange | None:
+    ) -> FastPathExchange | None:
         cut = listed or self.cut(request.body)
         if cut is None:
             return None
         collection, places = self.collection, self._leaves
-        exchange, form = StraightExchange(self, match, request, None), collection.token_form
+        exchange, form = FastPathExchange(self, match, request, None), collection.token_form
         now, swaps, (raws, pieces) = collection.clock(), exchange.swaps, (cut.raws, cut.pieces)
         rid = collection.context.sequence.at(now)
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
@@ -192,7 +192,7 @@ class StraightPlan(AnswerPlan):
         exchange.settles = True
         return exchange
 
-    def _updates(self, exchange: StraightExchange, listed: CutBody | None) -> bool:
+    def _updates(self, exchange: FastPathExchange, listed: CutBody | None) -> bool:
         """Lock the record of an update and see what becomes of it; ``False``: nothing was done."""
         collection, cut = self.collection, listed or self.cut(exchange.request.body)
         digest = collection.key_hash(cast("str", exchange.key))
@@ -216,7 +216,7 @@ class StraightPlan(AnswerPlan):
             if not drafted:
                 exchange.close()
 
-    def _next(self, exchange: StraightExchange, cut: CutBody, row: Row, live: RecordBody) -> bool:
+    def _next(self, exchange: FastPathExchange, cut: CutBody, row: Row, live: RecordBody) -> bool:
         collection, raws, pieces = self.collection, cut.raws, cut.pieces
         stored, swaps, form = live.values, exchange.swaps, collection.token_form
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
@@ -309,21 +309,21 @@ def one_spelling(key: str) -> str | None:
     return canonical_uuid(key)
 
 
-def straight_plan(
+def fast_path_plan(
     joined: BoundOperation | None, vault: Vault, headers: RawHeaders = ()
-) -> StraightPlan | None:
+) -> FastPathPlan | None:
     """Plan of the ordinary exchanges of an operation; ``None`` where it has none, or a request with
     these fields is none.
     """
     if joined is None or is_patch(headers):
         return None
     if not joined.planned:
-        joined.planned, joined.straight = True, _plan_of(joined, vault)
-    plan: StraightPlan | None = joined.straight
+        joined.planned, joined.fast_path = True, _plan_of(joined, vault)
+    plan: FastPathPlan | None = joined.fast_path
     return plan
 
 
-def _plan_of(joined: BoundOperation, vault: Vault) -> StraightPlan | None:
+def _plan_of(joined: BoundOperation, vault: Vault) -> FastPathPlan | None:
     collection, plan = joined.collection, joined.plan
     at_once = collection.store.at_once
     special = joined.checks, joined.searching, joined.audit.sink.flushes
@@ -336,7 +336,7 @@ def _plan_of(joined: BoundOperation, vault: Vault) -> StraightPlan | None:
     if collection.keeps and plan.operation.verb is Verb.UPDATE:
         return None
     usual = answers_plainly(plan) and _is_seen(joined)
-    return StraightPlan(joined, vault, at_once) if usual else None
+    return FastPathPlan(joined, vault, at_once) if usual else None
 
 
 def _is_seen(joined: BoundOperation) -> bool:

@@ -1,4 +1,4 @@
-"""Ordinary exchanges of a front, which the owner carries in few steps (``straight_exchange``): no
+"""Ordinary exchanges of a front, which the owner carries in few steps (``fast_path_exchange``): no
 task is woken when values are durable, when an answer is settled, or when its line of the audit log
 is written. Whatever is out of the ordinary goes on the general way, from where the exchange is.
 """
@@ -8,11 +8,11 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from proxy.errors import VaultError
 from proxy.offload import SMALL
+from proxy.redactor.exchange.fast_path_exchange import FastPathExchange, RestoredAnswer
+from proxy.redactor.exchange.fast_path_plan import FastPathPlan
 from proxy.redactor.exchange.matcher import views_of
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce, Runtime
-from proxy.redactor.exchange.straight_exchange import RestoredAnswer, StraightExchange
-from proxy.redactor.exchange.straight_plan import StraightPlan
 from proxy.redactor.exchange.wire import (
     CameBack,
     Ended,
@@ -79,7 +79,7 @@ class OrdinaryJob:
     _gone = False  #: whether nobody waits any more
 
     def __init__(
-        self, way: GeneralWay, job: Redact | Keep, exchange: StraightExchange, *, writes: bool
+        self, way: GeneralWay, job: Redact | Keep, exchange: FastPathExchange, *, writes: bool
     ) -> None:
         self._way, self._job, self._exchange, self._writes = way, job, exchange, writes
         self.ident, self._began = job.ident, perf_counter()
@@ -276,7 +276,7 @@ class KeepJob(OrdinaryJob):
 class RevealJob:
     """An ordinary answer to a read: the waiter of its line."""
 
-    def __init__(self, way: GeneralWay, number: int, exchange: StraightExchange) -> None:
+    def __init__(self, way: GeneralWay, number: int, exchange: FastPathExchange) -> None:
         self._way, self._number, self._exchange = way, number, exchange
 
     def leave(self) -> None:
@@ -307,7 +307,7 @@ class BoundPlan(NamedTuple):
 
     operation: Operation
     rules: Runtime
-    plan: StraightPlan
+    plan: FastPathPlan
 
 
 def bound_plan(
@@ -318,13 +318,13 @@ def bound_plan(
         return None
     operation = rules.operations[number]
     match = Match(operation, {}, rules)
-    plan = in_force.straight(match, (), views_of(operation.endpoint)[view])
+    plan = in_force.fast_path(match, (), views_of(operation.endpoint)[view])
     return None if plan is None else BoundPlan(operation, rules, plan)
 
 
 def reveal(way: GeneralWay, job: Reveal, bound: BoundPlan | None) -> RevealJob | None:
     """Begin the answer to an ordinary read; ``None``: it is not ordinary, which was said."""
-    exchange: StraightExchange | None = None
+    exchange: FastPathExchange | None = None
     if bound is not None and not bound.plan.writes:
         exchange = bound.plan.begin(Match(bound.operation, job.params, bound.rules), _READS)
     if exchange is None:
@@ -386,7 +386,7 @@ def begin_ordinary(
         return None
     match = Match(rules.operations[job.operation], job.params, rules)
     view = views_of(match.operation.endpoint)[job.view]
-    plan = in_force.straight(match, request.headers, view)
+    plan = in_force.fast_path(match, request.headers, view)
     size = len(request.body)
     if plan is None or plan.writes is not bool(size) or size > min(SMALL, plan.limit):
         return None

@@ -1,4 +1,4 @@
-"""One ordinary exchange of a front, step by step; ``tests/property/test_straight_laws.py`` compares
+"""One ordinary exchange of a front, step by step; ``tests/property/test_fast_path_laws.py`` compares
 many with the general way.
 """
 
@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.owner_ordinary import SENT, OrdinaryJob
-from proxy.redactor.exchange.straight_exchange import StraightExchange
+from proxy.redactor.exchange.fast_path_exchange import FastPathExchange
+from proxy.redactor.exchange.owner_fast_path import SENT, OrdinaryJob
 from proxy.redactor.exchange.wire import CameBack, Ended, Redact, Redacted
 from proxy.redactor.message import RawHeaders, Request, Response
 from tests.support.table import table
@@ -18,7 +18,7 @@ FAULT = VaultError(Code.AUDIT_DOWN, "No.")
 
 
 class Steps:
-    """A straight exchange and the connection of its front: each step is written down."""
+    """An exchange on the fast path and the connection of its front: each step is written down."""
 
     def __init__(self, *, settles: bool = True) -> None:
         self.plan = SimpleNamespace(success={200, 201})
@@ -26,7 +26,7 @@ class Steps:
         self.steps: list[Any] = []
         self.takes = True  #: whether the store takes what is settled
         self.restores: bytes | None = b"restored"
-        self.job = OrdinaryJob(self, ASKED, cast(StraightExchange, self), writes=settles)
+        self.job = OrdinaryJob(self, ASKED, cast(FastPathExchange, self), writes=settles)
 
     def stage(self, _: object) -> bool:
         self.steps.append("stage")

@@ -1,4 +1,4 @@
-"""Routes of requests whose exchange may be ordinary (``straight_request``): what their heads have
+"""Routes of requests whose exchange may be ordinary (``fast_path_request``): what their heads have
 in common is found once for all that have the same fields.
 """
 
@@ -32,7 +32,7 @@ class _Plans(dict[View | None, OrdinaryPlan | None]):
         return plan
 
 
-class StraightRoute(NamedTuple):
+class FastPathRoute(NamedTuple):
     """Common parts of the requests of one head whose exchange is ordinary."""
 
     plans: _Plans
@@ -53,17 +53,17 @@ class _SameFields(NamedTuple):
     plans: _Plans | None  #: ``None``: no exchange is ordinary
     fields: RequestFields
     lines: bytes  #: the fields for the application
-    if_none_match: bytes | None  #: see ``StraightRoute``
+    if_none_match: bytes | None  #: see ``FastPathRoute``
     marks: Sequence[bytes]
 
 
-def straight_route(
+def fast_path_route(
     rules: ActiveRules,
     match: Match,
     incoming: RequestContext,
     address: UpstreamAddress,
     of_caller: CallerFields | None,
-) -> StraightRoute | None:
+) -> FastPathRoute | None:
     """Route of the requests of this head; ``None``: their exchange is not ordinary."""
     head = incoming.head
     target = head.target
@@ -84,7 +84,7 @@ def straight_route(
     start = b"%b %b HTTP/1.1\r\n%b" % (head.method.encode("ascii"), target, same.lines)
     viewed = bool(match.operation.endpoint.views)
     common = same.plans, match, same.fields, address, start, viewed
-    return StraightRoute(*common, same.if_none_match, same.marks)
+    return FastPathRoute(*common, same.if_none_match, same.marks)
 
 
 def _same_fields(
@@ -99,7 +99,7 @@ def _same_fields(
     plans: _Plans | None = None
     operation = match.operation
     if (operation.verb is _READ) is not bool(head.length) and rewriting.is_usual(head, headers):
-        plans = _Plans(lambda view: rules.straight(match, headers, view))
+        plans = _Plans(lambda view: rules.fast_path(match, headers, view))
         if all(plans[view] is None for view in operation.endpoint.views or (None,)):
             plans = None  # whoever calls
     request = Request(head.method, head.target, headers, b"")

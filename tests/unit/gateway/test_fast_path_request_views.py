@@ -53,7 +53,7 @@ class Office(NamedTuple):
 async def one(tmp_path: Path, request: Any) -> AsyncIterator[Office]:
     badges = Badges(random.Random(7), lambda: 0)
     caller = request.param, badges
-    async with house(tmp_path, Keyset.create("test"), straight=True, caller=caller) as made:
+    async with house(tmp_path, Keyset.create("test"), fast_path=True, caller=caller) as made:
         badges.clock = made.clock
         office = Office(made, badges)
         for role in (*SEEN, "nobody"):
@@ -65,7 +65,7 @@ async def one(tmp_path: Path, request: Any) -> AsyncIterator[Office]:
                 assert (await client.ask(office.read(role))).status == 200
             for _ in range(4):  # objects that come again are looked at by patterns
                 assert (await client.ask(office.read("dpo"))).status == 200
-        made.straight.clear()
+        made.fast_path.clear()
         made.spelling, made.dice = b"", Even()
         made.audit.lines.clear()
         yield office
@@ -86,7 +86,7 @@ async def test_each_role_reads_what_its_view_shows(one: Office, role: str) -> No
     assert {name: told[name] for name in ANN if name not in hidden} == SEEN.get(role, {})
     for name in hidden:
         assert told[name].encode() in one.house.labels
-    assert one.house.straight == {"general" if role == "nobody" else "straight": 1}
+    assert one.house.fast_path == {"general" if role == "nobody" else "fast_path": 1}
     lines = [
         (line["view"], set(line.get("fields", ())), set(line.get("covered", ())))
         for line in one.house.audit.lines
@@ -97,22 +97,22 @@ async def test_each_role_reads_what_its_view_shows(one: Office, role: str) -> No
     assert lines == ([] if role == "nobody" else [(role, shown, masked)])
 
 
-async def test_what_everybody_sees_goes_straight_and_what_may_come_back_masked_does_not(
+async def test_what_everybody_sees_takes_the_fast_path_and_what_may_come_back_masked_does_not(
     one: Office,
 ) -> None:
     async with RawClient(one.house.port) as client:
         for role, verb, way in (
-            ("dpo", "POST", "straight"), ("dpo", "PUT", "straight"),
-            ("sales", "POST", "straight"), ("sales", "PUT", "general"),
-            ("desk", "POST", "straight"), ("desk", "PUT", "general"),
+            ("dpo", "POST", "fast_path"), ("dpo", "PUT", "fast_path"),
+            ("sales", "POST", "fast_path"), ("sales", "PUT", "general"),
+            ("desk", "POST", "fast_path"), ("desk", "PUT", "general"),
         ):  # fmt: skip
-            one.house.straight.clear()
+            one.house.fast_path.clear()
             target = "/p/1" if verb == "PUT" else "/p"
             changes = SEEN[role] if way == "general" else {}
             told = seen(await client.ask(one.write(role, target, verb, **changes)))
             hidden = TOKENS.get(role, set())
             assert {name: told[name] for name in ANN if name not in hidden} == SEEN[role]
-            assert one.house.straight == {way: 1}, (role, verb)
+            assert one.house.fast_path == {way: 1}, (role, verb)
         assert seen(await client.ask(one.read("dpo"))) == {**ANN, "id": 1}
 
 
@@ -120,7 +120,7 @@ async def test_an_equal_token_tells_a_caller_nothing_that_its_view_hides(one: Of
     async with RawClient(one.house.port) as client:
         answer = await client.ask(one.write("post"))
     assert (answer.status, json.loads(answer.body)["code"]) == (403, "field_hidden")
-    assert one.house.straight == {"general": 1}
+    assert one.house.fast_path == {"general": 1}
 
 
 async def test_callers_on_one_connection_see_each_their_own(one: Office) -> None:
@@ -148,12 +148,12 @@ async def test_a_token_ends_where_it_says_so_on_a_connection_that_stays(one: Off
     async with RawClient(one.house.port) as client:
         for _ in range(3):
             assert seen(await client.ask(one.read("dpo")))["name"] == ANN["name"]
-        assert one.house.straight == {"general": 1, "straight": 2}, "it was asked about once"
+        assert one.house.fast_path == {"general": 1, "fast_path": 2}, "it was asked about once"
         now.advance(30_001)
-        one.house.straight.clear()
+        one.house.fast_path.clear()
         for _ in range(3):
             assert seen(await client.ask(one.read("dpo")))["name"] != ANN["name"]
-        assert one.house.straight == {"general": 3}
+        assert one.house.fast_path == {"general": 3}
 
 
 async def test_keys_and_answers_of_an_issuer_are_believed_for_a_minute(one: Office) -> None:
@@ -168,7 +168,7 @@ async def test_keys_and_answers_of_an_issuer_are_believed_for_a_minute(one: Offi
         for key, kid in ((1, "k1"), (1, "k2"), (1, "k9")):
             field = f"Authorization: Bearer {token(one.badges._keys[key], forged, kid=kid)}"
             assert seen(await client.ask(get("/p/1", field)))["name"] != ANN["name"]
-    assert one.house.straight["straight"] == 1
+    assert one.house.fast_path["fast_path"] == 1
 
 
 @pytest.mark.parametrize("act", ["cached", "tagged", "zipped", "split", "close"])
@@ -207,7 +207,7 @@ async def test_who_names_the_tag_of_another_view_gets_an_answer(one: Office, act
             assert seen(answer)["name"] == SEEN[role]["name"]
             tags[role] = answer.head.partition(b"ETag: ")[2].partition(b"\r\n")[0].decode()
     assert len(set(tags.values())) == 3
-    assert set(one.house.straight) == {"straight"}
+    assert set(one.house.fast_path) == {"fast_path"}
 
 
 async def test_an_answer_that_is_refused_shows_as_much_as_the_view(one: Office) -> None:
@@ -216,4 +216,4 @@ async def test_an_answer_that_is_refused_shows_as_much_as_the_view(one: Office) 
         answer = await client.ask(one.write("desk"))
     assert answer.status == 422
     assert json.loads(answer.body)["input"]["phone"] == MASKED["phone"]
-    assert one.house.straight["straight"] == 1
+    assert one.house.fast_path["fast_path"] == 1

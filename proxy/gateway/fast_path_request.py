@@ -13,9 +13,9 @@ from proxy.errors import VaultError
 from proxy.gateway import headers as rewriting
 from proxy.gateway.bodies import BodyBudgets, comes_soon
 from proxy.gateway.callers import Callers
+from proxy.gateway.fast_path_route import FastPathRoute
 from proxy.gateway.forwarded import CallerFields
 from proxy.gateway.ports import Exchange, OrdinaryExchange, OrdinaryPlan
-from proxy.gateway.straight_route import StraightRoute
 from proxy.net import entity_tags, response
 from proxy.net.hop_headers import response_fields
 from proxy.net.http1.body import REQUEST_BUFFER
@@ -48,7 +48,7 @@ _WRITTEN: Final = 4  #: its caller to take it
 _UNCHANGED: Final = b"HTTP/1.1 304 Not Modified\r\n"
 
 
-class StraightWay(NamedTuple):
+class FastPath(NamedTuple):
     """Services that such exchanges share."""
 
     upstream: UpstreamPort
@@ -60,14 +60,14 @@ class StraightWay(NamedTuple):
     refuse: Callable[[RequestContext, VaultError], None]  #: where that is an error
 
 
-class StraightRequest(PendingReply, eq=False, kw_only=True):
+class FastPathRequest(PendingReply, eq=False, kw_only=True):
     """One exchange, from the request on."""
 
     lasting: ClassVar[bool] = True
 
-    way: StraightWay
+    way: FastPath
     incoming: RequestContext
-    route: StraightRoute
+    route: FastPathRoute
     plan: OrdinaryPlan
     exchange: OrdinaryExchange
     ids: bytes = b""  #: lines of the head for the application that tell its ids
@@ -301,8 +301,8 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         return exchange
 
 
-def begin_straight(
-    way: StraightWay, incoming: RequestContext, route: StraightRoute
+def begin_fast_path(
+    way: FastPath, incoming: RequestContext, route: FastPathRoute
 ) -> PendingReply | None:
     """Begin the exchange of a request; ``LATER``: its body has to come; ``None``: not ordinary."""
     view = way.callers.cached_view(incoming) if route.viewed else None
@@ -337,12 +337,12 @@ def begin_straight(
     if body:
         incoming.reservation = Reservation(room, 2 * len(body))
     exchange.ident = incoming.request_id
-    straight = StraightRequest(
+    begun = FastPathRequest(
         way=way, incoming=incoming, route=route, plan=plan, exchange=exchange, ids=ids
     )
-    straight.matched, straight.received, straight.redacted = matched, received, perf_counter()
-    if exchange.stage(straight) if exchange.settles else straight.start():
-        return straight
+    begun.matched, begun.received, begun.redacted = matched, received, perf_counter()
+    if exchange.stage(begun) if exchange.settles else begun.start():
+        return begun
     if incoming.reservation is not None:
         incoming.reservation.close()
         incoming.reservation = None
