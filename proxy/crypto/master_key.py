@@ -37,8 +37,8 @@ def read_key_file(path: str) -> bytes:
     except FileNotFoundError:
         raise VaultError(
             Code.BAD_KEYS,
-            f"There is no key file at {path}: make one with `domicile init`, or restore it from "
-            "a backup when the vault exists.",
+            f"There is no key file at {path}: restore it from a backup, or make one with "
+            "`domicile init` where there is no vault yet.",
         ) from None
     except OSError as error:
         raise VaultError(
