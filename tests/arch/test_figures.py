@@ -9,6 +9,7 @@ import ast
 import asyncio
 import json
 import re
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -323,6 +324,7 @@ class Figures(NamedTuple):
     calls: int
     most_functions: int
     most_calls: int
+    usual_calls: int
 
 
 @pytest.fixture(scope="module")
@@ -392,8 +394,9 @@ async def _of(client: RawClient, name: str, make: Callable[[int], bytes]) -> Fig
         within = any(one[1] <= functions and one[2] <= calls for one in figures)
         if len(figures) == 40 or (within and len(figures) >= 8):
             break
-    least, most = ([*map(end, *figures)] for end in (min, max))
-    return Figures(*least, *most[1:])
+    columns = [*zip(*figures, strict=True)]
+    least, most = ([*map(end, columns)] for end in (min, max))
+    return Figures(*least, *most[1:], *[statistics.median_low(columns[2])])
 
 
 def cut() -> dict[str, int]:
@@ -481,8 +484,9 @@ def test_a_request_takes_no_more_calls_than_before(executed, name):
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_add_no_more_calls_to_a_request_than_before(executed, name):
     viewed, shown = executed[f"viewed {name}"], executed[f"shown {name}"]
-    added = viewed.calls - shown.calls
-    # no bound from below: the difference of two measurements falls on a busy machine
+    # no bound from below: the difference of two measurements falls on a busy machine; and the least
+    # of one is too low where a settle fell into the next
+    added = viewed.calls - shown.usual_calls
     assert min(added, viewed.calls - shown.most_calls) <= VIEWS[name], f"{added} calls"
 
 
