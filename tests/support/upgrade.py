@@ -98,15 +98,22 @@ class Step:
         return [fault for one in self.callers for fault in one.faults]
 
 
-async def one_machine(folder: Path, code: Path) -> list[str]:
-    """Stop the earlier version and start this one; and the same where it was killed at work."""
-    step = Step()
+@asynccontextmanager
+async def served_before(folder: Path, code: Path) -> AsyncIterator[tuple[Instance, Instance]]:
+    """An installation of the program in ``code``, started, and the same of this one."""
     async with serving(people()) as upstream:
         now = Instance(folder, SERVE)
         now.rules.mkdir(parents=True)
         (now.rules / "rules.yaml").write_text(rules(upstream))
         before = of(now, code)
         await before.start()
+        yield before, now
+
+
+async def one_machine(folder: Path, code: Path) -> list[str]:
+    """Stop the earlier version and start this one; and the same where it was killed at work."""
+    step = Step()
+    async with served_before(folder, code) as (before, now):
         async with step.at_work("earlier version", [before.proxy]):
             await asyncio.sleep(STEP)
         await before.stop()
@@ -122,12 +129,7 @@ async def one_machine(folder: Path, code: Path) -> list[str]:
 async def after_a_kill(folder: Path, code: Path) -> list[str]:
     """The earlier version is killed amid its exchanges; this one shows all that it answered."""
     step = Step()
-    async with serving(people()) as upstream:
-        now = Instance(folder, SERVE)
-        now.rules.mkdir(parents=True)
-        (now.rules / "rules.yaml").write_text(rules(upstream))
-        before = of(now, code)
-        await before.start()
+    async with served_before(folder, code) as (before, now):
         step.ways[:] = [before.proxy]
         work = [asyncio.create_task(one.work(asyncio.Event())) for one in step.callers]
         await asyncio.sleep(STEP / 2)
