@@ -29,6 +29,7 @@ from proxy.vault.proxied.binding import (
     is_promised_alone,
     is_unsure_mark,
 )
+from proxy.vault.proxied.merge_duplicates import renumbered
 from proxy.vault.proxied.recognize import outdated, unneeded, with_entries
 
 #: Earlier versions that stay where no answer tells whether updates were carried out: the oldest,
@@ -328,20 +329,35 @@ def rebase(
         if names and not over:
             late = max(late, staged.doubt or staged.at)
         ended = over and staged.at >= SEEN_IN_PAGE
-        names |= named if ended else alike(after.values, version.values) & named
+        same = alike(after.values, version.values) & named - names
+        differing = changed(after.values, version.values) & named - names
+        later = bool(same) and same != differing and not ended
+        names |= named if ended else differing if later else same
         if not names:
             continue
         rebased.gone.add(staged.sid)
         rebased.changes.append(Unstage(row.rid, staged.sid))
-        left = adopt(version, {name: after.values.get(name, ()) for name in names}, after.following)
-        if changed(after.values, left.values):
+        fields = {name: after.values.get(name, ()) for name in names}
+        left = [adopt(version, fields, after.following)]
+        if later:  # carried out behind this one it has what no token tells as well, and is newer
+            own = {name: version.values.get(name, ()) for name in differing}
+            start = max(left[0].following, version.following)
+            left.append(adopt(left[0], *renumbered(own, start)))
+        for one in left:
+            if not changed(after.values, one.values) or _among(rebased.left, one):
+                continue
             sid = collection.context.sequence()
             if staged.sid in collection.state.reported:
                 collection.state.report(sid)
             sealer = collection.sealer.record(row.rid, row.salt)
-            rebased.changes.append(StageRow(sealer.staged(staged._replace(sid=sid), left)))
-            rebased.left.append(left)
+            rebased.changes.append(StageRow(sealer.staged(staged._replace(sid=sid), one)))
+            rebased.left.append(one)
     return rebased._replace(late=late)
+
+
+def _among(versions: Sequence[RecordBody], one: RecordBody) -> bool:
+    """Whether one of these has the same values."""
+    return any(not changed(other.values, one.values) for other in versions)
 
 
 async def forgotten(

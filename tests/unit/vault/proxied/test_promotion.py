@@ -1,15 +1,18 @@
 """What an update that was taken leaves of the record and of versions in doubt."""
 
+import asyncio
+
 from proxy.storage.changes import Remove
 from proxy.storage.rows import Row
 from proxy.tokenization import SHAPES
 from proxy.vault.body import RecordBody
-from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.binding import RECONCILE_GRACE, StagedWrite
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
+from tests.support.exchanges import FIELDS, USUAL, desk_of, rule_text
 from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person, token
 
@@ -114,3 +117,46 @@ async def test_nothing_is_made_of_a_record_that_is_gone() -> None:
     await bench.store.commit(bench.people.table, [Remove(held.rid)])
     await promote(bench.people, held, {})
     assert await bench.store.count(bench.people.table) == (0, 0, 0)
+
+
+PIN = "pin: {kind: text, token: {shape: fixed, value: hidden}}"
+
+
+def card(number: int) -> dict[str, str]:
+    return {"name": f"Person Number {number}", "pin": f"pin-{number}"}
+
+
+@table("late", [True, False])
+async def test_what_no_token_tells_follows_the_tokens_of_an_update_that_came_later(
+    late: bool,
+) -> None:
+    """An update whose answer got lost may be carried out behind one that was acknowledged."""
+    one = await desk_of(rule_text(*USUAL, fields=(*FIELDS, PIN)))
+    stored = await one.create(card(1))
+    lost = await one.send("PATCH /p/1", card(2))
+    await lost.exchange.failed(True)
+    one.clock.advance(1)
+    taken = await one.send("PATCH /p/1", card(3))
+    await taken.answer(200, {**stored, **taken.json})
+    for _ in range(2):
+        one.clock.advance(1)
+        shown = await one.shown({**stored, **(lost if late else taken).json})
+        assert shown == {"id": 1, **card(2 if late else 3)}
+
+
+async def test_a_create_that_is_joined_to_another_one_is_kept_where_that_shows_the_record_before() -> (
+    None
+):
+    """Three creates got one id. The last took place; the answer of one shows the first of them."""
+    one = await desk_of(rule_text(*USUAL, fields=(*FIELDS, PIN)))
+    before = await one.create(card(1))
+    last, other = await one.send("POST /p", card(2)), await one.send("POST /p", card(3))
+    gate = one.store.pause("by_keys")
+    answered = asyncio.ensure_future(other.answer(200, before))
+    await gate.reached()
+    assert await last.seen(200, {"id": 1, **last.json}) == {"id": 1, **card(2)}
+    gate.open()
+    await answered
+    for _ in range(2):
+        one.clock.advance(RECONCILE_GRACE + 1)
+        assert await one.shown({"id": 1, **last.json}) == {"id": 1, **card(2)}
