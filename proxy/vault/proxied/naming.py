@@ -368,8 +368,8 @@ def _versions(
     others = [(one, of) for one, of in home.staged if of is not None]
     changes += rebase(collection, row, others, (live, content)).changes
     sealer = collection.sealer.record(row.rid, row.salt)
-    own = fresh and row.version == 1  # else others have joined it: their values stay as well
-    for staged, old in versions if own else (*versions, (None, live)):
+    sole = fresh and row.version == 1  # else others have joined it: their values stay as well
+    for staged, old in versions if sole else (*versions, (None, live)):
         version = adopt(content, old.values, last.following)
         at_work = staged is not None and not is_over(collection, staged)
         if at_work or (not collection.keeps and changed(content.values, version.values)):
