@@ -40,6 +40,7 @@ class Client:
         await self.instance.start()
         form = {"grant_type": "client_credentials", **self.proof}
         async with self.caller.post(self.instance.vault + "/oauth2/token", data=form) as answer:
+            assert answer.status == 200, await answer.text()
             self.headers = {"Authorization": f"Bearer {(await answer.json())['access_token']}"}
 
     async def ask(self, method: str, path: str, **body: Any) -> bytes:
@@ -97,6 +98,7 @@ class Writers:
             async with self.client.caller.post(
                 instance.proxy + "/people", json={"name": name}
             ) as answer:
+                assert answer.status == 201, await answer.text()
                 self.people[str((await answer.json())["id"])] = name
 
 
@@ -109,7 +111,7 @@ async def judge(client: Client, wanted: Writers) -> None:
         assert await client.ask("GET", f"/api/models/contact/{key}/files/{ident}") == content
     for ident, name in wanted.people.items():
         async with client.caller.get(f"{client.instance.proxy}/people/{ident}") as answer:
-            assert (await answer.json())["name"] == name
+            assert (answer.status, (await answer.json()).get("name")) == (200, name)
 
 
 def copied(writers: Writers) -> Writers:

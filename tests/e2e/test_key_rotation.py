@@ -174,8 +174,9 @@ class House:
             assert [one["record"]["note"] for one in told["data"]] == [f"old {number}", "older"]
         for ident, name in self.people.items():
             async with self.caller.get(f"{self.instance.proxy}/people/{ident}") as answer:
-                assert (await answer.json())["name"] == name
+                assert (answer.status, (await answer.json()).get("name")) == (200, name)
         async with self.caller.get(f"{self.instance.proxy}/people") as answer:
+            assert answer.status == 200, await answer.text()
             shown = [str(one["id"]) for one in (await answer.json())["items"]]
         assert len(shown) == len(set(shown))
         assert self.people.keys() <= set(shown)

@@ -45,6 +45,7 @@ class Operator:
         proof = {name: credentials[name] for name in ("client_id", "client_secret")}
         form = {"grant_type": "client_credentials", **proof}
         async with self.caller.post(self.here.vault + "/oauth2/token", data=form) as answer:
+            assert answer.status == 200, await answer.text()
             return str((await answer.json())["access_token"])
 
     async def ask(self, token: str, method: str, path: str, content: Any = None) -> int:

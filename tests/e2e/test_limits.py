@@ -102,6 +102,7 @@ async def started(file: Path, client: Any = None) -> AsyncIterator[Asking]:
             "client_secret": client.secret,
         }
         async with session.post(f"http://{instance.interface}/oauth2/token", data=form) as answer:
+            assert answer.status == 200, await answer.text()
             token = (await answer.json())["access_token"]
         yield Asking(instance, session, token)
 
@@ -141,6 +142,7 @@ async def test_an_address_meets_its_limit_at_both_listeners_together(tmp_path):
                 )
 
 
+@pytest.mark.usefixtures("limits_clock")
 async def test_who_keeps_searching_for_what_is_not_there_is_counted_alarmed_and_stopped(tmp_path):
     application = Application()
     async with serving(application.app()) as upstream:

@@ -36,6 +36,7 @@ class Unhurried(Writers):
             name = f"person {len(self.people)}"
             url = self.client.instance.proxy + "/people"
             async with self.client.caller.post(url, json={"name": name}) as answer:
+                assert answer.status == 201, await answer.text()
                 self.people[str((await answer.json())["id"])] = name
             await asyncio.sleep(0.1)
 

@@ -69,6 +69,15 @@ async def reached(
     return told
 
 
+async def entered(crowd: Several, at: Installation) -> str:
+    """A token of an instance, as soon as it has the database again."""
+    async with asyncio.timeout(PATIENCE):
+        while (told := await token(crowd, at, CHIEF))[0] == 503:  # noqa: ASYNC110  # nothing tells of it
+            await asyncio.sleep(0.1)
+    assert told[0] == 200
+    return told[1]
+
+
 async def rotated(crowd: Several, at: Installation, bearer: str, key: str) -> Any:
     """What an instance tells after it has rotated a key, while the other one serves."""
     status, seen = await api(crowd, at, bearer, "POST", "/api/keys/rotate", json={"key": key})
@@ -113,8 +122,7 @@ async def half_way(crowd: Several, bearer: str) -> AsyncIterator[str]:
         await held.execute("BEGIN")
         one_row = f"SELECT 1 FROM {table} ORDER BY rid LIMIT 1 OFFSET {HELD} FOR UPDATE"
         assert await held.fetch(one_row)
-        rotated = await api(crowd, first, bearer, "POST", "/api/keys/rotate", json={"key": "data"})
-        older = rotated[1]["data"][0]["keys"][0]["key_id"]
+        older = (await rotated(crowd, first, bearer, "data"))["keys"][0]["key_id"]
         assert await second.start(**OFTEN), second.log.decode()
         assert (await keys_at(crowd, second, bearer))["reseal"]["state"] == "running"
         # the body of before becomes a past version, which the older key has sealed
@@ -128,13 +136,14 @@ async def half_way(crowd: Several, bearer: str) -> AsyncIterator[str]:
 async def whole_fleet(crowd: Several, at: Installation, bearer: str) -> None:
     """Everything is there and opens, past versions too."""
     sought = {"filter": {}, "options": {"limit": 500}}
-    found = await api(crowd, at, bearer, "POST", f"{MODEL}/find", json=sought)
-    names = {boat["id"]: boat["name"] for boat in found[1]["data"]}
+    status, found = await api(crowd, at, bearer, "POST", f"{MODEL}/find", json=sought)
+    assert status == 200, found
+    names = {boat["id"]: boat["name"] for boat in found["data"]}
     assert names == {f"b{n}": "new" if n in CHANGED else f"old {n}" for n in range(FLEET)}
     for number in CHANGED:
         status, seen = await api(crowd, at, bearer, "GET", f"{MODEL}/b{number}/history")
-        versions = [one["record"]["name"] for one in seen["data"]]
-        assert (status, versions) == (200, ["new", f"old {number}"])
+        assert status == 200, seen
+        assert [one["record"]["name"] for one in seen["data"]] == ["new", f"old {number}"]
 
 
 @pytest.mark.slow
@@ -201,7 +210,7 @@ async def test_one_that_stands_still_keeps_the_older_key_until_it_is_taken_for_d
     second.send(SIGCONT)
     taken = "the other instances took this one for dead: it starts again"
     await until(lambda: bool(second.events(taken)))
-    await until(lambda: len(second.events("listening")) == 2 * listeners)
+    await until(lambda: len(second.events("listening")) >= 2 * listeners)
     assert second._listening()
     for one in crowd.both:
         await reached(crowd, one, bearer, lambda one: len(one["keys"]) == 1)
@@ -314,7 +323,9 @@ async def rotated_somehow(crowd: Several, key: str) -> tuple[str, int, Any]:
     """What an instance tells of a rotation during which the database may go away."""
     at = random.choice(crowd.both)
     try:
-        _, bearer = await token(crowd, at, CHIEF)
+        status, bearer = await token(crowd, at, CHIEF)
+        if status != 200:
+            return key, status, None
         sent = {"key": key}
         return key, *await api(crowd, at, bearer, "POST", "/api/keys/rotate", json=sent)
     except (aiohttp.ClientError, OSError) as error:
@@ -372,7 +383,7 @@ async def test_keys_are_rotated_while_a_standby_takes_over_and_each_has_its_key_
         crowd.over = True
         await asyncio.gather(*work)
         crowd.over = False
-        _, bearer = await token(crowd, second, CHIEF)
+        bearer = await entered(crowd, second)
         last = (await rotated(crowd, second, bearer, "data"))["keys"][-1]["key_id"]
         for one in crowd.both:
             told = await reached(

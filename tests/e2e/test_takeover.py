@@ -5,9 +5,11 @@ import random
 import shutil
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import asyncpg
+import psutil
 import pytest
 
 from tests.e2e.test_kill import WORKERS, before, nowhere
@@ -93,9 +95,8 @@ async def test_who_lost_the_vault_ends_by_himself_and_leaves_the_audit_log_to_th
         end = loser.nursery.end_of(loser.process)
         async with asyncio.timeout(PATIENCE):
             while not end.done():
-                await unlock(pair.address)
-                # long enough for the other one to serve: else its lock would be the next one broken
-                await asyncio.wait([end], timeout=5.0)
+                await unlock(pair.address, loser.process)
+                await asyncio.wait([end], timeout=0.5)
         assert end.result() == 1
         assert loser.events("another instance has taken over the vault, and this one ends")
         await pair.taken_over()
@@ -105,8 +106,16 @@ async def test_who_lost_the_vault_ends_by_himself_and_leaves_the_audit_log_to_th
     assert await pair.owner.run("audit", "verify") == 0, pair.owner.output + pair.owner.log
 
 
-async def unlock(address: str) -> None:
-    """End the session that owns the vault, at the server."""
+async def unlock(address: str, process: int) -> None:
+    """End the session that owns the vault, at the server, if that process has it: as soon as the
+    other one serves, the session is that of the other one.
+    """
+    with suppress(psutil.NoSuchProcess):
+        ports = [one.laddr.port for one in psutil.Process(process).net_connections("tcp")]
+        await _end_session(address, ports)
+
+
+async def _end_session(address: str, ports: list[int]) -> None:
     schema = address.partition("schema=")[2].partition("&")[0]
     connection = await asyncpg.connect(address.partition("?")[0])
     try:
@@ -114,6 +123,8 @@ async def unlock(address: str) -> None:
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
             " AND classid = 17485"  # _OWNER_LOCK of the link
             f" AND objid = (hashtext('{schema}')::bigint & 4294967295)::oid"
+            " AND pid IN (SELECT pid FROM pg_stat_activity WHERE client_port = ANY($1))",
+            ports,
         )
     finally:
         await connection.close()

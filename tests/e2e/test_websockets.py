@@ -198,6 +198,7 @@ async def test_a_socket_whose_vault_is_killed_closes_and_the_next_one_opens(scen
         assert (await socket.receive()).type in (WSMsgType.CLOSE, WSMsgType.CLOSED)
         assert socket.close_code in (1008, 1011)
     await scene.ended()
+    await ready(scene.instance)
     async with scene.socket() as again:
         await again.send_json({"search": {"email": ANN["email"]}})
         assert (await again.receive_json())["contact"] == {**ANN, "id": 1}

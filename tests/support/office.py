@@ -68,6 +68,7 @@ class Office:
         form = {"grant_type": "client_credentials", "scope": "default"}
         url = f"{self.instance.vault}/oauth2/token"
         async with self.session.post(url, data=form, headers={"Authorization": basic}) as answer:
+            assert answer.status == 200, await answer.text()
             self._token = (await answer.json())["access_token"]
 
 
