@@ -4,12 +4,16 @@ Frameworks disagree on unusual forms, and one of their readings could match a ru
 grammar is exactly that of browsers: one boundary that occurs only between parts, one ``Content-
 Disposition`` per part, no escapes in names, no coding, nothing before the first part or after the
 last.
+
+The name of a file is read where a rule names it: plain, or coded (RFC 8187). Applications decode it
+in several ways, or cut it; a token stands in place of all of it, so none of them matters.
 """
 
 import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders, header
@@ -37,9 +41,50 @@ _TEXT: Final = re.compile(
     r'text/plain(?:[ \t]*;[ \t]*charset="?(?:utf-?8|us-ascii|ascii)"?)?', re.IGNORECASE
 )
 _CODINGS: Final = ("7bit", "8bit", "binary")
+#: As browsers write what would end the name of a file (HTML standard, "multipart/form-data").
+_BROWSER_ESCAPES: Final = (("%22", '"'), ("%0D", "\r"), ("%0A", "\n"))
+#: What only some programs decode or end a name at.
+_UNCLEAR: Final = re.compile(r"[\0-\x1f\x7f]|=\?")
+#: A coded name: charset, language, and bytes that are percent-encoded where they are not allowed.
+_CODED: Final = re.compile(
+    r"(?i:(utf-8|iso-8859-1))'[A-Za-z0-9-]*'((?:[!#$&+.^_`|~0-9A-Za-z-]|%[0-9A-Fa-f]{2})*)"
+)
+#: The way to a file on the computer of the caller, as old browsers and some programs send it.
+_FULL_PATH: Final = re.compile(r"(?s)(?:[A-Za-z]:(?=[\\/])|(?=\\\\|/)).*[\\/](?=[^\\/])")
 
 _LONGEST_BOUNDARY: Final = 70
 _LONGEST_HEAD: Final = 8192
+
+
+class SentName(NamedTuple):
+    """A name of a file as it was sent, and its place in the body, without quotes and charset."""
+
+    start: int
+    end: int
+    text: str
+    coded: bool
+
+    def read(self) -> str:
+        """The name, of a full path the last part.
+
+        Raises ``VaultError`` (UNREADABLE_BODY) where programs read it otherwise.
+        """
+        name = _decoded(self.text) if self.coded else self.text
+        if name is None or _UNCLEAR.search(name):
+            raise _unreadable("has the name of a file in a coding that only some programs read")
+        if not self.coded:
+            for escaped, sign in _BROWSER_ESCAPES:
+                name = name.replace(escaped, sign)
+        path = _FULL_PATH.match(name)
+        return name if path is None else name[path.end() :]
+
+
+def _decoded(coded: str) -> str | None:
+    match = _CODED.fullmatch(coded)
+    try:
+        return unquote_to_bytes(match[2]).decode(match[1]) if match is not None else None
+    except UnicodeDecodeError:
+        return None
 
 
 class FormPart(NamedTuple):
@@ -49,6 +94,7 @@ class FormPart(NamedTuple):
     is_file: bool
     start: int
     end: int
+    file_names: tuple[SentName, ...] = ()
 
 
 def is_multipart(headers: RawHeaders) -> bool:
@@ -107,19 +153,20 @@ def _part(body: bytes, start: int, end: int) -> FormPart:
     content = stop + 4
     if stop < 0 or content > end:
         raise _unreadable("has a part without a head, or with a very long one")
-    fields = _fields(body[start:stop])
-    name, is_file = _disposition(fields.get("content-disposition", ""))
-    if fields.get("content-transfer-encoding", "binary").lower() not in _CODINGS:
+    fields = _fields(body[start:stop], start)
+    name, is_file, file_names = _disposition(*fields.get("content-disposition", ("", 0)))
+    if fields.get("content-transfer-encoding", ("binary", 0))[0].lower() not in _CODINGS:
         raise _unreadable("has a part in a transfer coding")
-    declared = fields.get("content-type", "text/plain")
+    declared = fields.get("content-type", ("text/plain", 0))[0]
     if declared.lower().startswith("multipart/"):
         raise _unreadable("has a part that is made of parts")
-    return FormPart(name, is_file or _TEXT.fullmatch(declared) is None, content, end)
+    is_file = is_file or _TEXT.fullmatch(declared) is None
+    return FormPart(name, is_file, content, end, file_names)
 
 
-def _fields(head: bytes) -> dict[str, str]:
-    """The fields of a part by lower-case name."""
-    fields: dict[str, str] = {}
+def _fields(head: bytes, at: int) -> dict[str, tuple[str, int]]:
+    """The fields of a part by lower-case name, each with its place; ``at``: that of the head."""
+    fields: dict[str, tuple[str, int]] = {}
     try:
         lines = head.decode().split("\r\n")
     except UnicodeDecodeError:
@@ -128,14 +175,17 @@ def _fields(head: bytes) -> dict[str, str]:
         match = _FIELD.fullmatch(line)
         if match is None or match[1].lower() in fields:
             raise _unreadable("has a field of a part twice, or one that is none")
-        fields[match[1].lower()] = match[2].strip(" \t")
+        text = match[2].lstrip(" \t")
+        fields[match[1].lower()] = text.rstrip(" \t"), at + len(line) - len(text)
+        at += len(line.encode()) + 2
     return fields
 
 
-def _disposition(text: str) -> tuple[str, bool]:
-    """The name of a part, and whether it names a file."""
+def _disposition(text: str, start: int) -> tuple[str, bool, tuple[SentName, ...]]:
+    """The name of a part, whether it names a file, and how; ``start``: the place of the text."""
     kind, at = "form-data", len("form-data")
     values: dict[str, str] = {}
+    file_names: list[SentName] = []
     while (parameter := _DISPOSITION.match(text, at)) is not None:
         if parameter[1] in values:
             raise _unreadable(f"has a part with two values of {parameter[1]}")
@@ -144,13 +194,27 @@ def _disposition(text: str) -> tuple[str, bool]:
         if single and (single != 2 or parameter[1] != "filename*"):
             raise _unreadable(f"has a part with single quotes round its {parameter[1]}")
         values[parameter[1]] = parameter[2]
+        if parameter[1] != "name":
+            file_names.append(_sent_name(text, parameter, start))
         at = parameter.end()
     if not text.startswith(kind) or at < len(text) or "name" not in values:
         raise _unreadable("has a part without a name, or with more than a name and a file's name")
     name = values["name"].strip('"')
     if _ESCAPED.search(name):
         raise _unreadable("has a part with escapes in its name")
-    return name, len(values) > 1
+    return name, len(values) > 1, tuple(file_names)
+
+
+def _sent_name(text: str, parameter: re.Match[str], start: int) -> SentName:
+    quotes = int(parameter[2].startswith('"'))
+    first, last = parameter.start(2) + quotes, parameter.end(2) - quotes
+    coded = parameter[1] == "filename*"
+    said = text[first:last]
+    start += len(text[:first].encode())
+    end = start + len(said.encode())
+    if coded:  # charset and language stay
+        start = end - len(said[said.rfind("'") + 1 :].encode())
+    return SentName(start, end, said, coded)
 
 
 def _unreadable(what: str) -> VaultError:

@@ -38,6 +38,7 @@ class BodyPlan:
     id_digits: int  #: most bytes of a number that is the id unchanged, less one
     form: Mapping[str, str]
     multipart: Mapping[str, str]
+    file_names: Mapping[str, str]
     csv: Mapping[str, str]
     part: str
     id_member: str  #: form member that holds the id, or ``""``
@@ -140,6 +141,7 @@ def body_plan(
         0 if template else LONGEST_NUMBER,
         {**spots.form, **_members(texts, "form")} if spots else {},
         {**spots.multipart, **_members(texts, "multipart")} if spots else {},
+        spots.file_names if spots else {},
         spots.csv if spots else {},
         spots.part if spots else "",
         _member(ident),
@@ -189,7 +191,9 @@ def _named(spots: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
         sources = {one.source for one in spots.texts}
         json = spots.objects is not None or bool(spots.anchored) or "root" in sources
         form = bool(spots.form) or "form" in sources
-    parts = spots is not None and bool(spots.multipart or spots.part or "multipart" in sources)
+    parts = spots is not None and bool(
+        spots.multipart or spots.file_names or spots.part or "multipart" in sources
+    )
     csv = spots is not None and bool(spots.csv) and not parts
     kinds = {Media.JSON: json, Media.FORM: form, Media.MULTIPART: parts, Media.CSV: csv}
     return frozenset(kind for kind, named in kinds.items() if named)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.schema import Path, Schema
+from proxy.model.schema import Path, PathStep, Schema
 from proxy.redactor.cookies import CookieField, may_hold
 from proxy.redactor.search_rules import (
     Condition,
@@ -141,6 +141,8 @@ class BodyPlace:
     anchored: Mapping[str, Path]
     form: Mapping[str, str]  #: form member name (or pattern with ``*``) -> field name
     multipart: Mapping[str, str] = field(default_factory=dict)  #: the same of parts of a form
+    #: the same of parts that are files: the field of their names
+    file_names: Mapping[str, str] = field(default_factory=dict)
     #: column name -> field name of a CSV file, with a record per row
     csv: Mapping[str, str] = field(default_factory=dict)
     part: str = ""  #: the part of a form that is the CSV file; empty: the whole body is
@@ -195,6 +197,15 @@ class ResponseRule(ResponseWords):
     cookies: Mapping[str, str] = field(default_factory=dict)  #: cookie -> field of its value
     in_parts: bool = False  #: restored as it arrives, not as a whole
     special: bool = False  #: more than named objects is restored
+
+    @property
+    def several(self) -> bool:
+        """Whether the rule names a list of ids or of objects."""
+        paths = [
+            self.id.path if self.id is not None else (),
+            (self.body and self.body.objects) or (),
+        ]
+        return any(isinstance(step, PathStep) for path in paths for step in path)
 
 
 @dataclass(frozen=True, slots=True)

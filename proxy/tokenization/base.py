@@ -193,6 +193,9 @@ class Parser:
     larger: str = ""  #: how an author makes its tokens unique, as the end of a sentence
     #: whether values may be so short that their tokens are not unique, though those of others are
     sometimes_short: bool = False
+    names_files: bool = (
+        False  #: whether tokens end as the names of files do in whose place they are
+    )
 
     def __call__(self, options: Mapping[str, object]) -> Shape:
         """Check the options and build the shape; ``ValueError`` says what to write."""

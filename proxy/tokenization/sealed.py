@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from proxy.model.schema import Value
 from proxy.tokenization import common
@@ -163,6 +163,74 @@ def read_uuid(text: str) -> int:
     return number >> 80 << 74 | (number >> 64 & 0xFFF) << 62 | number & (1 << 62) - 1
 
 
+#: Endings of the names of files, as programs decide by them.
+_ENDINGS: Final = (
+    "7z aac ai aif aiff amr apk asp aspx avi avif bash bat bin bmp bz2 c cer cgi cmd com "
+    "conf cpp crt csr css csv dat db dcm deb dll dmg doc docm docx dot dotx dwg dxf edf eml "
+    "eps epub exe fhir flac flv gif gpx gz h hdf5 heic heif hl7 hta htm html ico ics iges "
+    "igs ini iso jar java jfif jpe jpeg jpg js json json5 jsonl jsp key keynote kml kmz lnk "
+    "log m4a m4v mat md mdb mid midi mjs mkv mobi mov mp2 mp3 mp4 mpeg mpg mpp msg msi mts "
+    "nii numbers odg odp ods odt oga ogg ogv opus otf p12 p7m p7s pages parquet pdf pem pfx "
+    "php phtml pkpass pl png pot potx ppt pptm pptx prn ps ps1 psd pst pub py qif r rar raw "
+    "rb rdf rpm rtf sav scr sh shtml sig sql sqlite srt step stl stp sty svg svgz swf tar "
+    "tex tgz tif tiff toml torrent ts tsv ttf txt vbs vcf vcs vsd vsdx vtt wav weba webm "
+    "webmanifest webp wma wmf wmv woff woff2 wpd wsf xhtml xls xlsb xlsm xlsx xml xps xsd "
+    "xsl xz yaml yml zip zst"
+).split()
+_ENDING: Final = rf"(?:\.tar)?\.(?:{'|'.join(_ENDINGS)})"
+_ENDS: Final = re.compile(rf"{_ENDING}\Z", re.IGNORECASE)
+
+
+class FileNameTokenizer(SealedTokenizer):
+    """Words that end as the names of files do whose place they take."""
+
+    def __init__(self, binding: Binding, pattern: re.Pattern[str], coder: Coder) -> None:
+        spelling, unseal = coder
+        word = slice(_WORD32)
+        super().__init__(binding, pattern, spelling, lambda text: unseal(text[word]), False)
+        self.spelling = None  # a token is more than the word that the record's id gives
+
+    def mint(self, value: Value, rid: int, number: int) -> Value:
+        token = _ended(super().mint(value, rid, number), value)
+        if token.text == value.text:
+            raise self._binding.unfit("it already is the token that it would get")
+        return token
+
+
+@dataclass(frozen=True, slots=True)
+class FileNameShape(WordShape):
+    """A word with the ending of the value."""
+
+    def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
+        binding = Binding(self, keys, kind, region)
+        if not self.same:
+            return FileNameTokenizer(binding, self._pattern(), self._coder(keys))
+
+        def space(value: Value) -> int:
+            text_only(binding, value)
+            return self.space
+
+        return DrawnTokenizer(
+            binding,
+            self._pattern(),
+            space,
+            lambda value, index: _ended(Value(self._spell(index)), value),
+        )
+
+    def _pattern(self) -> re.Pattern[str]:
+        return bordered(rf"{self.alphabet.word}(?:{_ENDING}(?![0-9A-Za-z])|(?!\.[0-9A-Za-z]))")
+
+
+#: Letters of a word of ``_LETTERS32``.
+_WORD32: Final = 26
+
+
+def _ended(token: Value, value: Value) -> Value:
+    """A token with the ending of the value, in lower case."""
+    ending = _ENDS.search(value.text.rstrip())
+    return token if ending is None else Value(token.text + ending[0].lower())
+
+
 def _word(
     options: ShapeOptions, alphabet: WordAlphabet, prefix: str = "", suffix: str = ""
 ) -> WordShape:
@@ -204,6 +272,12 @@ EMAIL = Parser(
     {**SAME, "domain": "what stands behind the @; default example.org"},
     _email,
     kind="email",
+)
+FILE_NAME = Parser(
+    "file_name",
+    SAME,
+    lambda options: FileNameShape(options.shape, options.flag("same"), 2**128, False, _LETTERS32),
+    names_files=True,
 )
 UUID = Parser(
     "uuid",

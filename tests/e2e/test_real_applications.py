@@ -6,13 +6,16 @@ admin, a site of HTML forms. Both are installed from the package index by the te
 served by gunicorn, and used through httpx.
 """
 
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -68,6 +71,12 @@ class Setting:
         with closing(sqlite3.connect(self.site.folder / "db.sqlite3")) as base:
             base.row_factory = sqlite3.Row
             return [dict(row) for row in base.execute("SELECT * FROM people_person ORDER BY id")]
+
+    def paper(self) -> int:
+        """The number of the one file that it keeps."""
+        with closing(sqlite3.connect(self.site.folder / "db.sqlite3")) as base:
+            ((number,),) = base.execute("SELECT id FROM papers_paper")
+        return int(number)
 
     def leaked(self, markers: Iterable[str] = MARKERS) -> dict[str, list[str]]:
         """What reached the application, and in which spelling; empty as it should be."""
@@ -429,3 +438,52 @@ async def test_a_plain_save_tells_the_id_in_a_header(admin):
     assert shown(await page(admin, place)) == ANN, "no other answer has told the id"
     assert await record(admin, place) == {**ANN, "id": row["id"], "vip": False}
     assert admin.leaked() == {}
+
+
+# ---------------------------------------------------------------------- files that Django keeps
+
+
+PAPERS = """
+version: 1
+endpoint: {name: papers, upstream: "http://127.0.0.1:8000", unmatched: deny}
+entities:
+  paper:
+    fields:
+      title: {kind: text}
+      scan:  {kind: text, token: file_name}
+operations:
+  - match: POST /papers/
+    create: paper
+    request: {multipart: {title: title, scan: {file_name: scan}}}
+    response: {success: {status: 302, location: "/papers/{id}"}, id: "header Location /papers/{id}", restore: html}
+  - {match: GET /papers/, read: paper, response: {restore: anywhere}}
+  - {match: "GET /papers/{id}", read: paper, response: {carriers: [Content-Disposition]}}
+"""
+
+
+async def test_files_are_kept_under_tokens_and_listed_under_their_names(python, django, tmp_path):
+    scan = "Zorbina Quibblethwaite's pass Åland.pdf"
+    async with setting(python, django, tmp_path, PAPERS) as made, aiohttp.ClientSession() as web:
+
+        async def sent(name: str, title: str) -> tuple[int, str]:
+            form = aiohttp.FormData({"title": title}, quote_fields=False)
+            form.add_field("scan", b"%PDF", filename=name, content_type="application/pdf")
+            address = f"{made.instance.proxy}/papers/"
+            async with web.post(address, data=form, allow_redirects=False) as answer:
+                return answer.status, unescape(await answer.text())
+
+        assert (await sent(scan, "Passport of Quibblethwaite"))[0] == 302
+        assert (await sent("", "nothing chosen"))[0] == 200
+        status, page = await sent("Quibblethwaite.exe", "no paper")
+        assert (status, "exe" in page) == (200, True)
+        (kept,) = (django.folder / "media" / "scans").iterdir()
+        assert re.fullmatch("[a-z0-9]{26}[.]pdf", kept.name)
+        async with web.get(f"{made.instance.proxy}/papers/") as answer:
+            page = unescape(await answer.text())
+        assert f"<a href='/media/scans/{kept.name}'>scans/{scan}</a>" in page
+        assert "<b>Passport of Quibblethwaite</b>" in page
+        async with web.get(f"{made.instance.proxy}/papers/{made.paper()}") as file:
+            assert await file.read() == b"%PDF"
+            assert file.content_disposition is not None
+            assert file.content_disposition.filename == scan
+        assert made.leaked() == {}

@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ class Uploads:
 
     contacts: dict[int, dict[str, Any]] = field(default_factory=dict)
     pictures: list[tuple[str | None, bytes]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)  #: as in a folder
     order: list[str | None] = field(default_factory=list)  #: names of the last form's parts
     sent: bytearray = field(default_factory=bytearray)
 
@@ -38,6 +41,10 @@ class Uploads:
                 web.post("/contacts", self._create),
                 web.get("/contacts", self._list),
                 web.post("/contacts/{id}/photo", self._photo),
+                web.post("/documents", self._document),
+                web.get("/documents", self._documents),
+                web.get("/documents.html", self._page),
+                web.get("/documents/{id}", self._download),
                 web.post("/contacts/import", self._import),
                 web.post("/contacts/import-file", self._import),
             ]
@@ -66,6 +73,28 @@ class Uploads:
             elif part.name == "caption":
                 self.contacts[number]["note"] = content.decode()
         return web.json_response(self.contacts[number])
+
+    async def _document(self, request: web.Request) -> web.Response:
+        scan = (await request.post())["scan"]
+        assert isinstance(scan, web.FileField)
+        self.sent += scan.filename.encode()
+        if scan.filename.rpartition(".")[2] != "pdf" or scan.filename in self.files:
+            return web.json_response({"error": f"no {scan.filename}"}, status=422)
+        self.files[scan.filename] = scan.file.read()
+        return web.json_response({"id": len(self.files), "name": scan.filename}, status=201)
+
+    async def _documents(self, request: web.Request) -> web.Response:
+        listed = [{"id": at, "name": name} for at, name in enumerate(self.files, 1)]
+        return web.json_response(listed)
+
+    async def _page(self, request: web.Request) -> web.Response:
+        rows = (f'<li title="{name}">{name}</li>' for name in self.files)
+        return web.Response(text=f"<ul>{''.join(rows)}</ul>", content_type="text/html")
+
+    async def _download(self, request: web.Request) -> web.Response:
+        name = [*self.files][int(request.match_info["id"]) - 1]
+        said = f"attachment; filename=\"{name}\"; filename*=UTF-8''{name}"
+        return web.Response(body=self.files[name], headers={"Content-Disposition": said})
 
     async def _import(self, request: web.Request) -> web.Response:
         """Store each row of a file, as Python's own reader has it."""
@@ -121,6 +150,40 @@ async def test_an_upload_keeps_its_picture_and_hides_its_caption(scene):
     assert scene.application.pictures == [("am-Strand.png", PICTURE)]
     assert scene.application.order == ["vip", "photo", "caption"]
     assert (await scene.call("GET", "/contacts"))[1] == [answer]
+
+
+async def test_a_file_has_a_name_of_its_own_in_the_application_and_its_name_everywhere_else(scene):
+    names = ["Zorbina Quibblethwaite passport.pdf", 'Quibblethwaite "Åsa".pdf']
+    for number, name in enumerate(names, 1):
+        form = aiohttp.FormData(quote_fields=False)
+        escaped = name.replace('"', "%22")  # as browsers do
+        form.add_field("scan", PICTURE, filename=escaped, content_type="application/pdf")
+        created = await scene.call("POST", "/documents", data=form)
+        assert created == (201, {"id": number, "name": name})
+    assert [*scene.application.files.values()] == [PICTURE, PICTURE]
+    assert all(re.fullmatch("[a-z0-9]{26}[.]pdf", one) for one in scene.application.files)
+    listed = [{"id": number, "name": name} for number, name in enumerate(names, 1)]
+    assert await scene.call("GET", "/documents") == (200, listed)
+    async with scene.caller.get(f"{scene.instance.proxy}/documents.html") as page:
+        rows = [f"<li title='{name}'>{name}</li>" for name in names]
+        assert (
+            unescape(await page.text()).replace('title="', "title='").replace('">', "'>")
+            == f"<ul>{''.join(rows)}</ul>"
+        )
+    async with scene.caller.get(f"{scene.instance.proxy}/documents/2") as file:
+        assert await file.read() == PICTURE
+        assert file.content_disposition is not None
+        assert file.content_disposition.filename == "Quibblethwaite _Åsa_.pdf"
+    # the application decides by the ending, and its refusal shows the name again
+    form = aiohttp.FormData()
+    form.add_field("scan", b"x", filename="Quibblethwaite.exe")
+    refused = await scene.call("POST", "/documents", data=form)
+    assert refused[0] == 422
+    assert refused[1]["error"] == "no Quibblethwaite.exe"
+    form = aiohttp.FormData(quote_fields=False)
+    form.add_field("scan", b"x", filename="=?utf-8?q?Quibblethwaite?=.pdf")
+    status, problem = await scene.call("POST", "/documents", data=form)
+    assert (status, problem["code"]) == (415, "unreadable_body")
 
 
 async def test_an_ambiguous_upload_is_refused_and_reaches_nobody(scene):

@@ -16,6 +16,7 @@ from email import message_from_bytes
 from email.policy import HTTP
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
+from urllib.parse import quote
 
 import pytest
 from graphql import ObjectValueNode, parse
@@ -300,6 +301,53 @@ async def test_only_values_change_on_the_way_in_and_all_come_back(
     stored = {"id": 1, "name": tokens[0], "note": tokens[1]}
     for role, wanted in (("boss", {"id": 1, "name": name, "note": note}), ("nobody", stored)):
         assert await (await one.send("GET /p/1", view=one.view(role))).seen(200, stored) == wanted
+
+
+#: What browsers escape in the name of a file.
+ESCAPED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
+SCANS = (
+    "name: {kind: name, token: file_name}",
+    "note: {kind: text, token: {shape: file_name, same: true}}",
+)
+SCAN = (
+    "{match: POST /scans, create: p, request: {multipart: {name: {file_name: name}, "
+    '"note*": {file_name: note}}}, response: {id: $.id}}'
+)  # fmt: skip
+
+
+def as_files(name: str, note: str) -> bytes:
+    """Two files, the name of the second one coded."""
+    plain = BOUNDARY + b'"name"; filename="%b.pdf"\r\n\r\n\x00'
+    coded = BOUNDARY + b'"note[]"; filename=""; filename*=UTF-8\'\'%b.tar.gz\r\n\r\n'
+    parts = plain % name.translate(ESCAPED).encode(), coded % quote(note, safe="").encode()
+    return b"\r\n".join((*parts, b"--bx--\r\n"))
+
+
+def of_files(body: bytes) -> tuple[str, str]:
+    """The names of both without their endings."""
+    said = re.search(rb'filename="(.+)\.pdf"\r\n(?s:.*)UTF-8\x27\x27(.+)\.tar\.gz\r\n', body)
+    assert said is not None
+    return said[1].decode(), said[2].decode()
+
+
+@examples(40)
+@given(
+    name=ODD.filter(lambda text: not re.match(r"/|\\\\|.:", text)),
+    note=ODD.filter(lambda text: not re.match(r"/|\\\\|.:", text)),
+)
+async def test_of_an_upload_the_names_of_files_alone_change_and_come_back(
+    name: str, note: str
+) -> None:
+    assume(not re.search(r"\t|=\?|%22|%0[DA]", name + note))
+    one = await desk(SCAN, *BASE, fields=SCANS, more=VIEWS + NO_GUARD, entities=(OTHER,))
+    call = await one.send("POST /scans", as_files(name, note), MULTIPART, one.view("boss"))
+    tokens = of_files(call.sent.body)
+    assert not {name, note} & {*tokens}
+    assert as_files(*tokens) == call.sent.body, "every other byte stays"
+    await call.answer(200, b'{"id": 1}')
+    stored = {"id": 1, "name": f"{tokens[0]}.pdf", "note": f"{tokens[1]}.tar.gz"}
+    seen = await (await one.send("GET /p/1", view=one.view("boss"))).seen(200, stored)
+    assert seen == {"id": 1, "name": f"{name}.pdf", "note": f"{note}.tar.gz"}
 
 
 # ------------------------------------------------------------------ only answered

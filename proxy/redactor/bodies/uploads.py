@@ -14,7 +14,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.redactor import form
 from proxy.redactor.message import Media, Request, classify, read_text
-from proxy.redactor.multipart import form_parts
+from proxy.redactor.multipart import FormPart, form_parts
 from proxy.redactor.plan import BodyPlan, OperationPlan, id_in_text
 from proxy.redactor.redact import (
     MOST_OBJECTS,
@@ -26,7 +26,7 @@ from proxy.redactor.redact import (
     upload_kind,
     with_texts,
 )
-from proxy.redactor.rules import Operation
+from proxy.redactor.rules import Operation, Verb
 from proxy.redactor.words import OtherKinds
 
 #: Kinds of bodies that are read here.
@@ -49,39 +49,65 @@ def read_upload(plan: OperationPlan, request: Request) -> ParsedBody | None:
 
 def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> ParsedBody:
     item = BodyObject()
+    items: list[BodyObject] = []  #: of files that become a record each
+    each = operation.verb is Verb.CREATE and bool(plan.file_names) and operation.response.several
     ids: list[str] = []
-    declared = (*plan.multipart, plan.id_member) if plan.id_member else tuple(plan.multipart)
-    body, file = request.body, (0, 0)
-    if plan.part:
-        declared = (*declared, plan.part)
+    declared = (*plan.multipart, *plan.file_names, *filter(None, (plan.id_member, plan.part)))
+    names = {one: one for one in (*plan.multipart, *plan.file_names)}
+    body, file, passed = request.body, (0, 0), plan.passed.multipart
     for part in form_parts(request.headers, body, operation.endpoint.limits.form_fields):
-        name, is_id = (
-            form.named_field(plan.multipart, part.name, plan.passed.multipart),
-            part.name == plan.id_member,
-        )
+        named, is_id = form.named_field(names, part.name, passed), part.name == plan.id_member
         content = b"" if part.is_file else body[part.start : part.end]
-        form.check_member(declared, part.name, content, plan.passed.multipart)
+        form.check_member(declared, part.name, content, passed)
         if part.name == plan.part and part.is_file and not file[1]:
             file = part.start, part.end
         elif part.name == plan.part:
             raise _unclear(f"does not hold its part '{plan.part}' once, as a file")
-        elif part.is_file and (name or is_id or operation.request.files is OtherKinds.REFUSE):
-            raise VaultError(
-                Code.UNREADABLE_BODY,
-                f"The request matches {operation.label}, and one part of its form is a file, or "
-                "not a plain text, that its rule does not let pass (files: pass).",
+        elif named is not None and named in plan.file_names and not is_id:
+            spots = [*_file_names(plan.file_names[named], part)]
+            item.spots += spots
+            items += [BodyObject(spots)] if spots else []
+            if content and "*" not in named:
+                raise _unlike_rule(operation, "a text where its rule names a file")
+        elif part.is_file and (named or is_id or operation.request.files is OtherKinds.REFUSE):
+            raise _unlike_rule(
+                operation,
+                "a file, or not a plain text, that its rule does not let pass (files: pass)",
             )
-        elif name is not None:
-            item.spots.append(Spot(name, part.start, part.end, read_text(content)))
+        elif named is not None:
+            field = plan.multipart[named]
+            item.spots.append(Spot(field, part.start, part.end, read_text(content)))
         elif is_id:
             ids.append(id_in_text(plan.id_template, read_text(content).text) or "")
     if plan.part:
         return _from_rows(plan, body, file)
     ids = [text for text in dict.fromkeys(ids) if text]
     item.id = ids[0] if len(ids) == 1 else None
-    parsed = ParsedBody(Media.MULTIPART, [item], ids)
+    if plan.file_names and operation.verb is Verb.UPDATE:
+        if len(ids) > 1:
+            raise VaultError(
+                Code.BAD_REQUEST,
+                f"The request matches {operation.label}, and its files would be those of several "
+                "records: send one id.",
+            )
+        item.appended = frozenset(plan.file_names.values())  # the application may keep all files
+    parsed = ParsedBody(Media.MULTIPART, items if each and len(items) > 1 else [item], ids)
     depth = operation.endpoint.limits.json_depth
     return with_texts(plan, parsed, body, depth) if plan.texts else parsed
+
+
+def _file_names(field: str, part: FormPart) -> Iterator[Spot]:
+    """The names of a file; none where no file was chosen."""
+    for one in part.file_names:
+        if one.end > one.start:
+            yield Spot(field, one.start, one.end, Value(one.read()))
+
+
+def _unlike_rule(operation: Operation, what: str) -> VaultError:
+    return VaultError(
+        Code.UNREADABLE_BODY,
+        f"The request matches {operation.label}, and one part of its form is {what}.",
+    )
 
 
 def upload_members(

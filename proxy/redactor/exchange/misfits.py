@@ -184,7 +184,7 @@ def _position(joined: BoundOperation, request: Request, body: ParsedBody | None,
         name = next((member.name for member in members if member.start == start), "")
         return next((pattern for pattern in rule.form if form.pattern_matches(pattern, name)), "")
     if body.media in UPLOADS:
-        named = {**rule.multipart, **rule.csv}.items()
+        named = {**rule.multipart, **rule.file_names, **rule.csv}.items()
         row = f", row {row_of(request.body, body.items, spot)}" if body.media is Media.CSV else ""
         return "|".join(name for name, field in named if field == spot.field) + row
     paths = (rule.objects or (), *rule.fields.values(), *rule.anchored.values())

@@ -154,8 +154,11 @@ def _sent_members(sent: Request) -> dict[str, str]:
     """The members of a form, in whichever of its two kinds it was sent."""
     if not is_multipart(sent.headers):
         return _members(sent.body)
-    parts = form_parts(sent.headers, sent.body, len(sent.body))
-    return {one.name: sent.body[one.start : one.end].decode("utf-8", "replace") for one in parts}
+    members: dict[str, str] = {}
+    for one in form_parts(sent.headers, sent.body, len(sent.body)):
+        members[one.name] = sent.body[one.start : one.end].decode("utf-8", "replace")
+        members |= {f"{one.name}.file_name": name.read() for name in one.file_names}
+    return members
 
 
 def _texts(sent: Request) -> list[str]:

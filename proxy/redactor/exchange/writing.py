@@ -304,7 +304,9 @@ class Writing:
         if self.collection.single:
             self._refuse_several(fields)
         erases, declared = request.absent is Absent.ERASE, self.collection.declared
-        return ProxiedDraft(fields, frozenset(keep), erases, declared, item.appended, self._cover)
+        further = item.appended.intersection(fields)
+        declared -= item.appended
+        return ProxiedDraft(fields, frozenset(keep), erases, declared, further, self._cover)
 
     def _empty(self, emptied: Mapping[str, Value | None], fields: _Fields, keep: set[str]) -> None:
         """Fields that the request empties by their container: erased, or kept."""

@@ -36,7 +36,11 @@ _BEYOND_CHANCE: Final = 2.0**64
 
 def is_form(sent: BodyPlace) -> bool:
     """Whether a request is a form and nothing else: the form of one record."""
-    return sent.objects is None and not sent.csv and bool(sent.form or sent.multipart)
+    return (
+        sent.objects is None
+        and not sent.csv
+        and bool(sent.form or sent.multipart or sent.file_names)
+    )
 
 
 def page_members(

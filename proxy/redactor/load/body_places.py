@@ -28,6 +28,7 @@ from proxy.redactor.rules import (
 )
 from proxy.redactor.search_rules import PassPlaces
 from proxy.redactor.words import OtherKinds
+from proxy.tokenization import SHAPES
 
 #: Keys that say where something stands in a body.
 PLACE_KEYS = ("object", "each", "form", "fields", "values", "multipart", "csv", "websocket")
@@ -63,7 +64,9 @@ def compile_body(
     named = entity.fields.values() if objects is not None else ()
     fields = {rule.name: rule.at for rule in named if rule.name not in own}
     part = section.value("part", "") or ""
-    body = BodyPlace(objects, "each" in section, fields | inside, outside, form, parts, csv, part)
+    files = _file_names(section.value("multipart", {}), entity, faults)
+    members = form, parts, files, csv
+    body = BodyPlace(objects, "each" in section, fields | inside, outside, *members, part)
     if own:
         _check_places(body, section, faults)
     return with_documents(body, section, entity, faults)
@@ -86,6 +89,28 @@ def member_fields(
 
     named = by_weight(members, field_of, faults)
     return {name: field for name, field in named.items() if field}
+
+
+def _file_names(
+    parts: Mapping[str, PlacedValue], entity: Entity, faults: RuleFaults
+) -> dict[str, str]:
+    """Parts that are files, with the fields of their names."""
+    names: dict[str, str] = {}
+    for name, part in parts.items():
+        if not isinstance(part.value, Section) or "file_name" not in part.value:
+            continue
+        field: str | None = part.value.value("file_name")
+        at = part.value.items["file_name"]
+        if field is None or not known_field(field, at, entity, faults):
+            continue
+        names[name] = field
+        if not SHAPES[entity.fields[field].shape.name].names_files:
+            faults.add(
+                at.at,
+                f"tokens of {field} do not end as the names of files do, by whose endings "
+                "applications decide; write token: file_name at the field",
+            )
+    return names
 
 
 def compile_passed(section: Section, verb: Verb, faults: RuleFaults) -> PassPlaces:

@@ -266,7 +266,7 @@ def _fields_called(
 ) -> Iterator[str]:
     """The fields whose form member or query parameter has the name of the id's."""
     named = (IdSource.QUERY, IdSource.PATH)
-    members = {**body.form, **body.multipart} if body is not None else {}
+    members = {**body.form, **body.multipart, **body.file_names} if body is not None else {}
     names = query if id_place.source in named else members
     called = id_place.name
     if (

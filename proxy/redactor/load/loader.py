@@ -319,13 +319,14 @@ def _settled_operation(operation: Operation, entity: Entity) -> Operation:
 def _body(body: BodyPlace | None, names: Mapping[str, str]) -> BodyPlace | None:
     if body is None:
         return None
-    form, parts, csv = (
+    form, parts, files, csv = (
         {member: names.get(field, field) for member, field in members.items()}
-        for members in (body.form, body.multipart, body.csv)
+        for members in (body.form, body.multipart, body.file_names, body.csv)
     )
     fields, anchored = _named(body.fields, names), _named(body.anchored, names)
     body = replace(body, texts=tuple(settled_text(one, names) for one in body.texts))
-    return replace(body, fields=fields, anchored=anchored, form=form, multipart=parts, csv=csv)
+    body = replace(body, form=form, multipart=parts, file_names=files, csv=csv)
+    return replace(body, fields=fields, anchored=anchored)
 
 
 def _named(places: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:

@@ -178,7 +178,7 @@ def _kinds(body: BodyPlace | None) -> set[str]:
     kinds = {
         "json": body.objects is not None or bool(body.anchored),
         "form": bool(body.form),
-        "multipart": bool(body.multipart or body.part),
+        "multipart": bool(body.multipart or body.file_names or body.part),
         "csv": bool(body.csv) and not body.part,
     }
     return {name for name, named in kinds.items() if named}
@@ -196,7 +196,7 @@ def _shared(one: BodyPlace | None, other: BodyPlace | None) -> Iterator[str]:
     )
     for members, others in (
         (one.form, other.form),
-        (one.multipart, other.multipart),
+        ({**one.multipart, **one.file_names}, {**other.multipart, **other.file_names}),
         (one.csv, other.csv),
     ):
         yield from _named_twice(members, others)

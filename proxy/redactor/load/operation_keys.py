@@ -111,9 +111,10 @@ _DOCUMENT = Block(
 )  # fmt: skip
 _PASSED = "true: somebody looked, and it holds nobody's data; it passes, is not reported, and the guard passes it over"
 _PART = Block(
-    "upload text",
-    "A text of an upload that is no field.",
+    "upload part",
+    "A part of an upload that is no field: a text, or a file.",
     (
+        Key("file_name", _FIELD, "it is a file: it passes, and its name is a value of this field, whose token shape is `file_name`. A text under this name is refused; under a pattern with `*` it is a text like others"),
         Key("json", MapOf(_Inner(), "selector"), "it is a document of JSON: what stands where in it, from its root: the field of each place, or `json` of a text in it"),
         Key("pass", Flag(), _PASSED),
     ),
@@ -140,10 +141,10 @@ REQUEST = Block(
         _ELSEWHERE,
         Key("values", MapOf(_MEMBER, "selector"), "read and delete: values that a JSON body looks for, each by its place from the document's root; create and update: texts that are documents of JSON, each `json`, and places that hold nobody's data, each `pass: true`; messages of a WebSocket: such places alone"),
         Key("websocket", SELECTOR, "where the object stands in a message of the caller; its values are searched for", "messages with a field of the entity close the connection, save where `values` lets them pass"),
-        Key("multipart", MapOf(Either(_FIELD, _PART), "part name or pattern with `*`", r"(?s).+"), "the text parts of a `multipart/form-data` form, such as an upload with a caption"),
+        Key("multipart", MapOf(Either(_FIELD, _PART), "part name or pattern with `*`", r"(?s).+"), "the parts of a `multipart/form-data` form, such as an upload with a caption: texts, and files whose names are values"),
         Key("csv", MapOf(Either(_FIELD, _COLUMN), "column name or pattern with `*`", r"(?s).+"), "create: columns of a CSV file whose rows are records each, by the names in its first line"),
         Key("part", Text("part name", "the name of a part of the form"), "beside `csv`: the part of a `multipart/form-data` form that is the file", "the file is the body"),
-        Key("files", KeywordForm(("refuse", "pass")), "beside `multipart` or `part`: parts that are files, or anything but a text: refuse the request, or pass them byte for byte, whatever they hold", "refuse"),
+        Key("files", KeywordForm(("refuse", "pass")), "beside `multipart` or `part`: parts that are files, or anything but a text, and no `file_name`: refuse the request, or pass them byte for byte, whatever they hold, with their names", "refuse"),
         Key("absent", KeywordForm(("keep", "erase")), "update: a field that the body does not have", "keep"),
         Key("nulls", KeywordForm(("erase", "keep")), "a field that is null: erase the value, or keep it and send its token", "erase"),
         Key("empty", KeywordForm(("store", "keep")), "a field that is the empty text: store that, or keep the value and send its token", "store"),

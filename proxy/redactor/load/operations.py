@@ -80,6 +80,14 @@ def check_uploads(section: Section, verb: Verb, faults: RuleFaults) -> None:
             "the rows of a CSV file are records each, and a text beside it belongs to none of "
             "them; leave 'multipart' or 'part' out",
         )
+    parts: Mapping[str, PlacedValue] = section.value("multipart", {})
+    for part in parts.values() if verb in (Verb.READ, Verb.DELETE) else ():
+        if isinstance(part.value, Section) and "file_name" in part.value:
+            faults.add(
+                part.value.key("file_name"),
+                f"the name of a file is stored, and this is a {verb}; leave it out, or make the "
+                "operation a create or an update",
+            )
     if "csv" in section and verb is not Verb.CREATE:
         faults.add(
             section.key("csv"),
@@ -89,10 +97,10 @@ def check_uploads(section: Section, verb: Verb, faults: RuleFaults) -> None:
 
 
 def lists_ids(section: Section, sent: BodyPlace) -> bool:
-    """Whether the answer to an import lists bare ids, without objects: ``$.ids[*]``."""
+    """Whether the answer to several creates lists bare ids, without objects: ``$.ids[*]``."""
     ident = section.value("id")
     many = isinstance(ident, IdPlace) and selects_many(ident.path)
-    return bool(sent.csv) and many
+    return bool(sent.csv or sent.file_names) and many
 
 
 def _list_of_ids(body: BodyPlace, ident: IdPlace) -> IdPlace:
@@ -164,6 +172,7 @@ def _of_one_entity(
     check_ids(operation, section, faults)
     _check_addressed(operation, section, draft, faults)
     _check_single(operation, section, faults)
+    _check_files(operation, section, faults)
     check_complete(operation, section, faults)
     return operation
 
@@ -353,6 +362,20 @@ def _check_single(operation: Operation, section: Section, faults: RuleFaults) ->
             rule = operation.entity.fields[name]
             if rule.shape.capacity() == 1 and path != rule.at and selects_many(path):
                 faults.add(section.key(side), several(name, rule.shape))
+
+
+def _check_files(operation: Operation, section: Section, faults: RuleFaults) -> None:
+    """Refuse texts beside files that become a record each."""
+    body = operation.request.body
+    creates = operation.verb is Verb.CREATE and operation.response.several
+    if not creates or body is None or not body.file_names:
+        return
+    if body.multipart or any(text.source == "multipart" for text in body.texts):
+        faults.add(
+            section.key("request"),
+            "the answer names several records, so each file becomes one, and a text beside them "
+            "belongs to none; leave the texts out, or name one record in the answer",
+        )
 
 
 def carries_id(operation: Operation) -> bool:

@@ -300,6 +300,8 @@ def body_in_words(body: BodyPlace | None) -> dict[str, Any] | None:
         named.setdefault("texts of JSON", {})[text.label] = text_in_words(text)
     if body.multipart:
         named["multipart"] = dict(body.multipart)
+    if body.file_names:
+        named["names of files"] = dict(body.file_names)
     if body.csv:
         named |= {"csv": dict(body.csv), "part": body.part}
     return {("each" if body.each else "object"): objects, **named}

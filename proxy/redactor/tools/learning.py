@@ -19,6 +19,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.coverage import PathShapes, suspected
 from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
 from proxy.redactor.tools.lessons import (
+    FILE,
     IDS,
     UNDESCRIBED,
     UNKNOWN_PART,
@@ -33,7 +34,12 @@ from proxy.redactor.tools.lessons import (
     last_name,
 )
 from proxy.redactor.tools.path_roles import date_inputs, note_removed
-from proxy.redactor.tools.public_words import decoded_text, public_words, recorded_request
+from proxy.redactor.tools.public_words import (
+    decoded_text,
+    public_words,
+    recorded_files,
+    recorded_request,
+)
 from proxy.redactor.tools.schema_examples import (
     BY_FORMAT,
     MOST_IN_BODY,
@@ -47,6 +53,7 @@ from proxy.redactor.tools.schema_examples import (
 _PART: Final = re.compile(
     r'(?is)content-disposition: *form-data; *name="([^"\r\n]*)"\r?\n\r?\n(.*?)\r?\n--'
 )
+_FILE: Final = BY_FORMAT["binary"]
 #: Places in a list, as nested forms name them: ``user[addresses][0][street]``.
 _NUMBERED: Final = re.compile(r"\[\d*\]")
 _WEB: Final = re.compile(r"https?://[\w.\[\]:-]+(?:[/?#]|\Z)", re.IGNORECASE)
@@ -55,7 +62,6 @@ _METHOD: Final = re.compile(r"[A-Za-z-]{1,20}")
 _LONGEST: Final = 256
 #: Answers that are the same for everybody.
 _PROGRAM: Final = re.compile(r"javascript|css|image|font|wasm")
-# ---------------------------------------------------------------------- recorded traffic
 
 
 def learn_har(document: Any, words: Collection[str]) -> Lessons:
@@ -122,6 +128,7 @@ def _learn_entry(
         traffic.pages.update(suspected(text[: _LONGEST * 256]))
         if traffic.files:
             note_texts(lessons, traffic, "form", pairs or _PART.findall(text))
+            note_texts(lessons, traffic, "form", [(one, _FILE) for one in recorded_files(posted)])
     if 200 <= int(response["status"]) < 400:
         learn_answer(lessons, traffic, response)
         method = str(request["method"]).upper()
@@ -178,8 +185,10 @@ def note_texts(
     """Note the kinds of named texts: members of a ``form``, or parameters of a ``query``."""
     noted = traffic.form if part == "form" else traffic.query
     of_person = beside_person(texts)
-    for name, text in texts:
+    for name, text in sorted(texts, key=lambda one: one[1] == _FILE):
         kind = kind_of(last_name(name), text, of_person=of_person)
+        if text == _FILE:  # a document does not tell whether a file alone is a table of people
+            kind = FILE if noted or lessons.words is not None else ""
         visible = lessons.name_of(_NUMBERED.sub("[*]", name))
         lessons.note(traffic, (part, (visible or "{word}",)), kind, text)
         if kind and visible:
@@ -317,8 +326,10 @@ def _learn_operation(
             body = True
             _learn_schema(document, lessons, traffic, ("request", parameter.get("schema") or {}))
         if parameter.get("in") == "formData":
-            traffic.files |= parameter.get("type") == "file"
-            form.append((name, BY_FORMAT.get(str(parameter.get("format", "")), "x")))
+            of_file = parameter.get("type") == "file"
+            traffic.files |= of_file
+            written_as = "binary" if of_file else str(parameter.get("format", ""))
+            form.append((name, BY_FORMAT.get(written_as, "x")))
     note_texts(lessons, traffic, "form", form)
     content = resolved(document, operation.get("requestBody") or {}).get("content") or {}
     _learn_content(document, lessons, traffic, ("request", content))
@@ -342,7 +353,8 @@ def _learn_content(
         if "json" in media or "*" in media:
             _walk(_Walk(lessons, traffic, direction, [MOST_IN_BODY]), value, (), None)
         elif (multipart or "x-www-form-urlencoded" in media) and isinstance(value, dict):
-            texts = [(name, str(text)) for name, text in value.items()]
+            every = ((name, one if isinstance(one, list) else [one]) for name, one in value.items())
+            texts = [(name, str(one)) for name, several in every for one in several]
             note_texts(lessons, traffic, "form", texts)
         elif direction == "request":
             traffic.questions["request", ()] = UNDESCRIBED

@@ -58,6 +58,7 @@ _OPEN_BODY: Final = (
 _KINDS: Final = {"birth_date": "date"}  #: of ``coverage``, where rule files have another word
 _COUNTED: Final = re.compile(r"(?<![0-9])[0-9]{1,2}\Z")
 _PIECES: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+FILE: Final = "name of a file"  #: a kind of its own
 #: How a field of each kind is declared: with tokens that fit wherever a text does.
 FIELD_DECLARATIONS: Final = {
     "email": "{kind: email, token: {shape: email, same: true}, find: [exact]}",
@@ -65,10 +66,10 @@ FIELD_DECLARATIONS: Final = {
     "date": "{kind: date, token: opaque}",
     "card": "{kind: card, token: opaque}",
     "number": "{kind: number, token: opaque}",
+    FILE: "{kind: text, token: file_name}",
 }
 
-#: Of a date that a form asks for with ``type=date``, or a description with ``format: date``: an
-#: application takes nothing else there.
+#: Of a date that a form asks for with ``type=date``, or a description with ``format: date``.
 DATE_DECLARATION: Final = "{kind: date, token: {shape: date}}"
 BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 #: Members that may be a record's id, the likeliest first.

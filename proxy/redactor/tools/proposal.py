@@ -14,6 +14,7 @@ from proxy.redactor.tools.learning import learn, sources
 from proxy.redactor.tools.lessons import (
     DATE_DECLARATION,
     FIELD_DECLARATIONS,
+    FILE,
     MOST_OF_MEMBER,
     UNKNOWN_PART,
     LeftOut,
@@ -261,16 +262,16 @@ def _operation(
 
 def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:
     """Words of the rule about the form that a request carries."""
-    declared = {entity.field_name(one) for one in entity.fields}
-    pairs = [
-        f"{json.dumps(one)}: {name}"
-        for one in traffic.form
-        if (name := entity.field_name((last_name(one),))) in declared
-    ]
-    if not pairs:
-        return []
-    members = f"{{{', '.join(pairs)}}}"
-    return [f"multipart: {members}", "files: pass"] if traffic.files else [f"form: {members}"]
+    fields = {entity.field_name(one): main_kind(of) for one, of in entity.fields.items()}
+    pairs = list[str]()
+    for one, kinds in traffic.form.items():
+        name, of_file = entity.field_name((last_name(one),)), FILE in kinds
+        if name in fields and (fields[name] == FILE or not of_file):
+            pairs.append(f"{json.dumps(one)}: {f'{{file_name: {name}}}' if of_file else name}")
+    if not pairs or not traffic.files:
+        return [f"form: {{{', '.join(pairs)}}}"] if pairs else []
+    named = any("{file_name:" in one for one in pairs)
+    return [f"multipart: {{{', '.join(pairs)}}}", *([] if named else ["files: pass"])]
 
 
 def _answer(

@@ -32,6 +32,7 @@ _MOST_CASES: Final = 64
 _PARTS: Final = {
     "form": "form field",
     "multipart": "part",
+    "names of files": "name of the file in part",
     "csv": "column",
     "texts of JSON": "text",
 }

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from proxy.redactor.coverage import PathShapes, parameter_word
+from proxy.redactor.coverage import PathShapes, parameter_word, suspected
 
 _WORD: Final = re.compile(r"\w+")
 _PIECE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+")
@@ -89,6 +89,32 @@ def recorded_request(entry: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Reco
     form = _nested(pairs)
     wrappers = tuple(name for name, one in form.items() if isinstance(one, dict))
     return RecordedRequest(method, parts.path, texts, form or sent, answered, wrappers)
+
+
+#: A file in a form with files: names of part and file, and what stands in it.
+_FILE: Final = re.compile(
+    r'(?is)content-disposition: *form-data; *name="([^"\r\n]*)"; *filename="([^"\r\n]+)"'
+    r"[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n(.*?)\r?\n--"
+)
+#: Files of tables: each row is a record, whose values a rule has to name.
+_TABLE: Final = re.compile(r"(?i)\.(?:csv|tsv|xlsx?|ods)\Z")
+
+
+def recorded_files(posted: Mapping[str, Any]) -> list[str]:
+    """The parts of a recorded form that are files and hold no records, as far as it tells."""
+    said = [
+        (str(one["name"]), str(one.get("fileName") or ""), "") for one in posted.get("params") or ()
+    ]
+    every = said if any(name for _, name, _ in said) else _FILE.findall(str(posted.get("text")))
+    return [
+        part
+        for part, name, content in every
+        if name and not _TABLE.search(name) and not suspected(content[:_BEGINNING])
+    ]
+
+
+#: Characters of a file that are looked at.
+_BEGINNING: Final = 4096
 
 
 def _nested(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:

@@ -217,7 +217,8 @@ def _file_names(rules: RuleSet) -> str:
     labels = dict.fromkeys(one.label for one in uploads)
     return (
         f"{', '.join(labels)}: files pass with their names, and people name files after people; "
-        "let the application keep a name of its own, such as a number"
+        "write multipart: {scan: {file_name: FIELD}} for each part that is a file, in place of "
+        "files: pass"
         if labels
         else ""
     )

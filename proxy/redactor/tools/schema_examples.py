@@ -10,7 +10,12 @@ MOST_IN_BODY: Final = 5_000
 MOST_LEVELS: Final = 12
 
 #: Values of a schema by its format; of no person.
-BY_FORMAT: Final = {"email": "x@example.com", "idn-email": "x@example.com", "date": "2999-01-01"}
+BY_FORMAT: Final = {
+    "email": "x@example.com",
+    "idn-email": "x@example.com",
+    "date": "2999-01-01",
+    "binary": "\0",
+}
 #: Words of a schema that say what stands there.
 _DESCRIBING: Final = ("properties", "items", "enum", "const", "allOf", "anyOf", "oneOf")
 

@@ -31,7 +31,10 @@ INSTALLED_APPS = [
     "rest_framework",
     "django_filters",
     "people",
+    "papers",
 ]
+MEDIA_ROOT = FOLDER / "media"
+MEDIA_URL = "media/"
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -88,16 +91,62 @@ class PersonViewSet(viewsets.ModelViewSet):
     filterset_fields = ["email", "city"]
 """
 
+#: Files that are kept under their names, listed and downloaded.
+_PAPERS = """\
+from django.core.validators import FileExtensionValidator
+from django.db import models
+
+
+class Paper(models.Model):
+    title = models.CharField(max_length=100)
+    scan = models.FileField(upload_to="scans", validators=[FileExtensionValidator(["pdf"])])
+"""
+
+_PAPER_VIEWS = """\
+from django.forms import modelform_factory
+from django.http import FileResponse, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.template import Context, Template
+from django.views.decorators.csrf import csrf_exempt
+
+from papers.models import Paper
+
+Form = modelform_factory(Paper, fields=["title", "scan"])
+PAGE = Template(
+    "<ul>{% for one in papers %}<li><a href='{{ one.scan.url }}'>{{ one.scan.name }}</a>"
+    "<b>{{ one.title }}</b></li>{% endfor %}</ul><form method='post'>{{ form }}</form>"
+)
+
+
+@csrf_exempt
+def papers(request):
+    form = Form(request.POST or None, request.FILES or None)
+    if request.method == "POST" and form.is_valid():
+        return redirect(f"/papers/{form.save().pk}")
+    page = {"papers": Paper.objects.order_by("pk"), "form": form}
+    return HttpResponse(PAGE.render(Context(page)))
+
+
+def paper(request, pk):
+    return FileResponse(get_object_or_404(Paper, pk=pk).scan, as_attachment=True)
+"""
+
 _URLS = """\
 from django.contrib import admin
 from django.urls import include, path
 from rest_framework.routers import DefaultRouter
 
+from papers.views import paper, papers
 from people.api import PersonViewSet
 
 router = DefaultRouter()
 router.register("people", PersonViewSet)
-urlpatterns = [path("admin/", admin.site.urls), path("api/", include(router.urls))]
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("api/", include(router.urls)),
+    path("papers/", papers),
+    path("papers/<int:pk>", paper),
+]
 """
 
 _PREPARE = """\
@@ -129,6 +178,7 @@ application = get_wsgi_application()
 _FILES = {
     "settings.py": _SETTINGS, "urls.py": _URLS, "prepare.py": _PREPARE, "wsgi.py": _WSGI,
     "people/__init__.py": "", "people/api.py": _API,
+    "papers/__init__.py": "", "papers/models.py": _PAPERS, "papers/views.py": _PAPER_VIEWS,
     **Guide.named("django-admin").files(),
 }  # fmt: skip
 

@@ -29,7 +29,13 @@ class Site:
         """Forget everybody, and what was sent."""
         with closing(sqlite3.connect(self.folder / "db.sqlite3", timeout=PATIENCE)) as base:
             base.execute("PRAGMA secure_delete = on")
-            for table in ("people_person", "django_session", "django_admin_log", "sqlite_sequence"):
+            for table in (
+                "people_person",
+                "papers_paper",
+                "django_session",
+                "django_admin_log",
+                "sqlite_sequence",
+            ):
                 base.execute(f"DELETE FROM {table}")
             base.commit()
         self.wire.sent.clear()

@@ -142,3 +142,65 @@ def test_only_a_form_of_parts_is_one():
     assert not is_multipart(fields(b"multipart/mixed; boundary=x"))
     assert not is_multipart(fields(b"multipart/form-datax"))
     assert not is_multipart(())
+
+
+@table(
+    ("sent", "name"),
+    [
+        ('filename="Anna Lindqvist passport.pdf"', "Anna Lindqvist passport.pdf"),
+        ("filename=scan.pdf", "scan.pdf"),
+        ('filename="Åsa %22the boss%22%0D%0A100%.pdf"', 'Åsa "the boss"\r\n100%.pdf'),
+        ('filename="%2222%20%0d.pdf"', '"22%20%0d.pdf'),
+        ("filename*=UTF-8''%C3%85sa%20%22.pdf", 'Åsa ".pdf'),
+        ("filename*=utf-8'sv'a.pdf", "a.pdf"),
+        ("filename*=\"ISO-8859-1''%C5sa.pdf\"", "Åsa.pdf"),
+        (r'filename="C:\Users\Anna Lindqvist\scan.pdf"', "scan.pdf"),
+        (r'filename="C:\scan.pdf"', "scan.pdf"),
+        (r'filename="\\home\anna\scan.pdf"', "scan.pdf"),
+        ('filename="/home/anna/scan.pdf"', "scan.pdf"),
+        ('filename="anna/scan.pdf"', "anna/scan.pdf"),
+        (r'filename="a\b.pdf"', r"a\b.pdf"),
+        ('filename=""', ""),
+        ("filename*=UTF-8''", ""),
+    ],
+)
+def test_the_name_of_a_file_is_read_as_it_was_meant(sent, name):
+    head = f'Content-Type: image/png\r\ncontent-disposition: form-data; name="å"; {sent} '
+    body = form((TEXT, b"x"), (head.encode(), b"y"))
+    _, part = form_parts(fields(), body, 10)
+    (said,) = part.file_names
+    assert said.read() == name
+    # what stands in its place is all that differs
+    held = body[: said.start] + b"TOKEN.pdf" + body[said.end :]
+    _, part = form_parts(fields(), held, 10)
+    assert [one.read() for one in part.file_names] == ["TOKEN.pdf"]
+    assert len(body) - len(held) == said.end - said.start - 9
+
+
+def test_both_names_of_a_file_have_places_of_their_own():
+    head = FILE.replace(b"\r\n", b"; filename*=UTF-8''%C3%A5.png\r\n", 1)
+    body = form((head, b"x"))
+    (part,) = form_parts(fields(), body, 10)
+    assert [(one.read(), body[one.start : one.end]) for one in part.file_names] == [
+        ("a b.png", b"a b.png"),
+        ("å.png", b"%C3%A5.png"),
+    ]
+
+
+@table(
+    "sent",
+    [
+        "filename*=utf-16''a.pdf",
+        "filename*=UTF-8''%ff.pdf",
+        "filename*=UTF-8''%4.pdf",
+        'filename*="a.pdf"',
+        "filename*=UTF-8''a%00.pdf",
+        'filename="=?utf-8?b?QW5u?="',
+        'filename="a\tb.pdf"',
+    ],
+)
+def test_a_name_of_a_file_that_only_some_programs_read_is_refused(sent):
+    (part,) = form_parts(fields(), form((TEXT + b"; " + sent.encode(), b"x")), 10)
+    with pytest.raises(VaultError) as fault:
+        part.file_names[0].read()
+    assert fault.value.code is Code.UNREADABLE_BODY

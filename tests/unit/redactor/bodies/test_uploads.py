@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+import re
+from html import unescape
 
 import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
-from tests.support.exchanges import USUAL, Call, Desk, desk
+from tests.support.exchanges import HTML, USUAL, Call, Desk, desk
 from tests.support.table import table
 
 PHOTO = (
@@ -132,6 +134,166 @@ async def test_a_value_that_does_not_fit_is_told_by_its_part():
     with pytest.raises(VaultError) as fault:
         await one.send("POST /b", text("born_on", "no date") + END, TYPE)
     assert [detail.source for detail in fault.value.details] == ["born_on"]
+
+
+# ---- names of files
+
+
+FILES = (
+    "name: {kind: name}",
+    "email: {kind: email}",
+    "scan: {kind: text, token: file_name}",
+    'pages: {kind: text, token: {shape: file_name, same: true}, at: "$.pages[*]"}',
+)
+SCANS = (
+    (
+        "{match: POST /f, create: p, request: {multipart: {caption: name, scan: {file_name: scan}, "
+        '"page*": {file_name: pages}}}, response: {id: $.id}}'
+    ),
+    '{match: "POST /p/{id}/scan", update: p, request: {absent: erase, multipart: {scan: {file_name: scan}}}}',
+    '{match: "GET /p/{id}", read: p}',
+    '{match: "GET /p/{id}/page", read: p, response: {restore: html}}',
+    '{match: "GET /p/{id}/file", read: p, response: {carriers: [Content-Disposition]}}',
+    '{match: "PATCH /p/{id}", update: p}',
+)
+NAME = "Anna Lindqvist passport.pdf"
+
+
+def file(name: str, filename: str, content: bytes = PICTURE) -> bytes:
+    return part(f'name="{name}"; filename="{filename}"\r\nContent-Type: application/pdf', content)
+
+
+def names(body: bytes) -> list[str]:
+    """The names of files in a form."""
+    return re.findall(r'filename="([^"]*)"', body.decode("latin-1"))
+
+
+async def stored_scan(one: Desk, name: str = NAME) -> tuple[Call, str]:
+    """A record with a file, and the token of its name."""
+    call = await one.send("POST /f", file("scan", name) + END, TYPE)
+    (token,) = names(call.sent.body)
+    await call.answer(201, {"id": 1})
+    return call, token
+
+
+async def test_the_name_of_a_file_is_swapped_for_a_token_that_ends_alike():
+    one = await desk(*SCANS, fields=FILES)
+    body = text("vip", "1") + file("scan", NAME) + file("page1", "") + text("caption", "Ann") + END
+    call = await one.send("POST /f", body, TYPE)
+    token, empty = names(call.sent.body)
+    assert re.fullmatch("[a-z0-9]{26}[.]pdf", token)
+    assert empty == ""
+    caption = _content(call.sent.body, "caption")
+    assert call.sent.body == body.replace(NAME.encode(), token.encode()).replace(
+        b"\r\n\r\nAnn\r\n", f"\r\n\r\n{caption}\r\n".encode()
+    )
+    assert await call.seen(201, {"id": 1, "scan": token}) == {"id": 1, "scan": NAME}
+    assert await one.shown({"id": 1, "scan": token}) == {"id": 1, "scan": NAME}
+    page = f'<a href="/files/{token}" title="{token}">{token}</a> <i>{token}.zip</i>'.encode()
+    answer = await (await one.send("GET /p/1/page")).answer(200, page, HTML)
+    assert unescape(answer.body.decode()) == (
+        f'<a href="/files/{token}" title="{NAME}">{NAME}</a> <i>{NAME}.zip</i>'
+    )
+
+
+async def test_a_download_has_the_name_back_in_both_its_forms():
+    one = await desk(*SCANS, fields=FILES)
+    _, token = await stored_scan(one, "Åsa %22x%22.pdf")
+    said = f"attachment; filename=\"{token}\"; filename*=UTF-8''{token}"
+    headers = ((b"Content-Type", b"application/pdf"), (b"Content-Disposition", said.encode()))
+    answer = await (await one.send("GET /p/1/file")).answer(200, PICTURE, headers)
+    assert dict(answer.headers)[b"Content-Disposition"] == (
+        b"attachment; filename=\"_sa _x_.pdf\"; filename*=UTF-8''%C3%85sa%20_x_.pdf"
+    )
+    assert answer.body == PICTURE
+
+
+async def test_files_of_one_name_and_both_forms_of_a_name_are_values_each():
+    one = await desk(*SCANS, fields=FILES)
+    both = part('name="page[]"; filename="b.jpg"; filename*=UTF-8\'\'%C3%A5.jpg', b"x")
+    body = file("page[]", "Ann.PDF") + file("page[]", "Bo.jpg") + both + END
+    call = await one.send("POST /f", body, TYPE)
+    tokens = [*names(call.sent.body), *re.findall(rb"UTF-8''([^\r]+)", call.sent.body)]
+    tokens = [one if isinstance(one, str) else one.decode() for one in tokens]
+    assert len(set(tokens)) == 4
+    await call.answer(201, {"id": 1})
+    shown = await one.shown({"id": 1, "pages": tokens})
+    assert shown == {"id": 1, "pages": ["Ann.PDF", "Bo.jpg", "b.jpg", "å.jpg"]}
+    again = await one.send("POST /f", file("page2", "Ann.PDF") + END, TYPE)
+    assert names(again.sent.body) == tokens[:1]  # same: true
+
+
+async def test_a_further_file_of_a_record_takes_no_name_from_the_others():
+    one = await desk(*SCANS, fields=FILES)
+    _, first = await stored_scan(one)
+    call = await one.send("POST /p/1/scan", file("scan", "second.jpg") + END, TYPE)
+    (second,) = names(call.sent.body)
+    await call.answer(200, {"id": 1})
+    for sent in ("", first, second):
+        call = await one.send("POST /p/1/scan", file("scan", sent) + END, TYPE)
+        assert names(call.sent.body) == [sent]
+        await call.answer(200, {"id": 1})
+    for token, name in ((first, NAME), (second, "second.jpg")):
+        assert await one.shown({"id": 1, "scan": token}) == {"id": 1, "scan": name}
+    # the same field in JSON: the name is one value there, and takes the place of the others
+    call = await one.send("PATCH /p/1", {"scan": "third.pdf"})
+    assert call.json["scan"][26:] == ".pdf"
+    await call.answer(200, {"id": 1, "scan": call.json["scan"]})
+    assert await one.shown({"id": 1, "scan": call.json["scan"]}) == {"id": 1, "scan": "third.pdf"}
+
+
+@table(
+    ("body", "code"),
+    [
+        (file("Scan", NAME), Code.AMBIGUOUS_JSON),
+        (file("other", NAME), Code.UNREADABLE_BODY),
+        (file("caption", NAME), Code.UNREADABLE_BODY),
+        (text("scan", NAME), Code.UNREADABLE_BODY),
+        (part("name=\"scan\"; filename*=UTF-8''%ff.pdf", b"x"), Code.UNREADABLE_BODY),
+        (file("scan", "Anna\\"), Code.UNREADABLE_BODY),
+        (file("scan", NAME) + text("note", NAME), Code.VALUE_ELSEWHERE),
+        (file("scan", NAME).replace(b"/pdf", b'/pdf; name="%b"' % NAME.encode()), Code.VALUE_ELSEWHERE),
+        (file("scan", NAME) + file("page1", "x.pdf", NAME.encode()), Code.VALUE_ELSEWHERE),
+    ],
+)  # fmt: skip
+async def test_a_name_of_a_file_leaves_nowhere_else(body, code):
+    one = await desk(*SCANS, fields=FILES)
+    with pytest.raises(VaultError) as fault:
+        await one.send("POST /f", body + END, TYPE)
+    assert fault.value.code is code
+    assert NAME not in fault.value.message
+    assert one.idle
+    assert await one.counts() == (0, 0, 0)
+
+
+@table(
+    ("answers", "answer"),
+    [
+        ('each: "$[*]", id: $.id', lambda one, other: [{"id": 7, "scan": one}, {"id": 8, "scan": other}]),
+        ('id: "$.ids[*]"', lambda *_: {"ids": [7, 8]}),
+    ],
+)  # fmt: skip
+async def test_files_are_records_each_where_the_answer_names_several(answers, answer):
+    rule = (
+        '{match: POST /several, create: p, request: {multipart: {"scan*": {file_name: scan}}}, '
+        f"response: {{{answers}}}}}"
+    )
+    one = await desk(rule, *SCANS, '{match: "DELETE /p/{id}", delete: p}', fields=FILES)
+    body = file("scan[]", NAME) + file("scan[]", "") + file("scan[]", "b.jpg") + END
+    call = await one.send("POST /several", body, TYPE)
+    first, _, second = names(call.sent.body)
+    await call.answer(201, answer(first, second))
+    await (await one.send("DELETE /p/7")).answer(204)
+    assert await one.shown({"id": 8, "scan": second}, "GET /p/8") == {"id": 8, "scan": "b.jpg"}
+    assert await one.counts() == (1, 0, 0)
+    call = await one.send("POST /several", file("scan[]", "c.jpg") + END, TYPE)
+    assert len(names(call.sent.body)[0]) == 30
+
+
+async def test_no_file_and_a_text_under_a_pattern_are_left_alone():
+    one = await desk(*SCANS, fields=FILES)
+    body = text("scan", "") + text("pages", "2") + file("scan", "", b"") + END
+    assert (await one.send("POST /f", body, TYPE)).sent.body == body
 
 
 # ---- CSV files: each row is a record, and a file that programs could read in two ways is refuse

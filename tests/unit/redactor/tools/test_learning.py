@@ -213,3 +213,20 @@ def test_uploads_and_forms_that_are_described_are_read(operation):
     )
     load_text(proposed.text)
     assert yaml.safe_load(proposed.text)["entities"]["kunder"]["fields"]["email"]["kind"] == "email"
+
+
+@table(
+    "photo",
+    [
+        {"type": "string", "format": "binary"},
+        {"type": "array", "items": {"type": "string", "format": "binary"}},
+    ],
+)
+def test_names_of_files_beside_something_of_a_person_are_proposed_as_fields(photo):
+    schema = {"properties": {"photo": photo, "email": {"type": "string", "format": "email"}}}
+    operation = body(schema, "multipart/form-data")
+    proposed = propose(
+        learn(json.dumps(described(("post", "/kunder", operation))).encode(), ()), "crm"
+    )
+    (rule,) = yaml.safe_load(proposed.text)["operations"]
+    assert rule["request"] == {"multipart": {"email": "email", "photo": {"file_name": "photo"}}}

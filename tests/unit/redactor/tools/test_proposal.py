@@ -157,10 +157,11 @@ def test_a_site_of_forms_and_pages_becomes_rules():
     )  # fmt: skip
     rules = {one.pop("match"): one for one in yaml.safe_load(text)["operations"]}
     names = {"first_name": "first_name", "email": "email", "born": "born"}
+    photo = {"photo": {"file_name": "photo"}}
     success = {"success": [302]}
     assert rules == {
         "POST /users/new": {
-            "create": "user", "request": {"multipart": names, "files": "pass"},
+            "create": "user", "request": {"multipart": {**names, **photo}},
             "response": {"id": "header Location /users/{id}", **success},
         },
         "POST /users/{id}/edit": {
@@ -382,6 +383,24 @@ def test_no_upload_is_called_free_of_values():
         assert f"POST /contacts/{{id}}/{path}, {because}" in text
     assert "PUT /contacts/{id}/note, because nothing suspected, but texts are written" in text
     assert "pass: true" not in text
+
+
+def test_names_of_files_are_proposed_as_fields_and_tables_are_not():
+    form = "multipart/form-data; boundary=b"
+    params = [{"name": "title", "value": "x"}, {"name": "photo", "fileName": "zorbina.pdf"}]
+    text = proposal(
+        entry("POST", "/documents", {"id": 1}, postData={"mimeType": form, "params": params}),
+        entry("POST", "/orders", {"id": 1}, postData={
+            "mimeType": form, "params": [{"name": "file", "fileName": "zorbina.XLSX"}]}),
+    )  # fmt: skip
+    said = yaml.safe_load(text)
+    assert said["entities"] == {
+        "document": {"fields": {"photo": {"kind": "text", "token": "file_name"}}}
+    }
+    (rule,) = said["operations"]
+    assert rule["request"] == {"multipart": {"photo": {"file_name": "photo"}}}
+    assert "POST /orders, because an upload; name its texts" in text
+    assert "zorbina" not in text
 
 
 def test_what_does_not_load_is_a_comment_with_the_reason():
