@@ -35,7 +35,7 @@ SHAPES: dict[str, Parser] = {
     "luhn": digits.LUHN,
     "date": date.DATE,
     "uuid": sealed.UUID,
-    "file_name": sealed.FILE_NAME,
+    "filename": sealed.FILE_NAME,
     "template": template.TEMPLATE,
     "fixed": constant.FIXED_SHAPE,
     "mask": mask.MASK,

@@ -274,7 +274,7 @@ EMAIL = Parser(
     kind="email",
 )
 FILE_NAME = Parser(
-    "file_name",
+    "filename",
     SAME,
     lambda options: FileNameShape(options.shape, options.flag("same"), 2**128, False, _LETTERS32),
     names_files=True,

@@ -40,7 +40,7 @@ class Registry(NamedTuple):
 
 
 #: Names of shapes that are words of something else too, so that they cannot be counted.
-AMBIGUOUS = {*tokenization.FIELD_KINDS, "file_name", "mask", "one", "plain", "template"}
+AMBIGUOUS = {*tokenization.FIELD_KINDS, "filename", "mask", "one", "plain", "template"}
 
 
 def module_of(path: Path) -> str:

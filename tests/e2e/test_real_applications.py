@@ -450,11 +450,11 @@ entities:
   paper:
     fields:
       title: {kind: text}
-      scan:  {kind: text, token: file_name}
+      scan:  {kind: text, token: filename}
 operations:
   - match: POST /papers/
     create: paper
-    request: {multipart: {title: title, scan: {file_name: scan}}}
+    request: {multipart: {title: title, scan: {filename: scan}}}
     response: {success: {status: 302, location: "/papers/{id}"}, id: "header Location /papers/{id}", restore: html}
   - {match: GET /papers/, read: paper, response: {restore: anywhere}}
   - {match: "GET /papers/{id}", read: paper, response: {carriers: [Content-Disposition]}}

@@ -306,12 +306,12 @@ async def test_only_values_change_on_the_way_in_and_all_come_back(
 #: What browsers escape in the name of a file.
 ESCAPED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 SCANS = (
-    "name: {kind: name, token: file_name}",
-    "note: {kind: text, token: {shape: file_name, same: true}}",
+    "name: {kind: name, token: filename}",
+    "note: {kind: text, token: {shape: filename, same: true}}",
 )
 SCAN = (
-    "{match: POST /scans, create: p, request: {multipart: {name: {file_name: name}, "
-    '"note*": {file_name: note}}}, response: {id: $.id}}'
+    "{match: POST /scans, create: p, request: {multipart: {name: {filename: name}, "
+    '"note*": {filename: note}}}, response: {id: $.id}}'
 )  # fmt: skip
 
 

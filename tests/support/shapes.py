@@ -93,7 +93,7 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("date", "date", {"from": "2030-01-01", "to": "2031-01-01"}, ("02/28/1980", "12/31/2001"), lambda t, _: is_date(t, "%m/%d/%Y") and t[-4:] in {"2030", "2031"}),
     Sample("date", "date", {}, ("1980-02-28T10:20:30.123Z", "1980-02-28T23:59:59.000Z"), lambda t, _: is_date(t[:19], "%Y-%m-%dT%H:%M:%S") and t[-1] == "Z"),
     Sample("uuid", "uuid", {}, ("6ba7b810-9dad-11d1-80b4-00c04fd430c8", "Ann"), lambda t, _: re.fullmatch("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", t) is not None),
-    Sample("file_name", "text", {}, ("Anna Lindqvist passport.PDF", "C:\\scan.tar.gz", "Dr. Anna", "x.pdf.anna", "Åsa.jpg "), ends_alike),
+    Sample("filename", "text", {}, ("Anna Lindqvist passport.PDF", "C:\\scan.tar.gz", "Dr. Anna", "x.pdf.anna", "Åsa.jpg "), ends_alike),
     Sample("template", "text", {"template": "PP-[A-Z0-9]{9}"}, ("AB123456", "X"), lambda t, _: re.fullmatch("PP-[A-Z0-9]{9}", t) is not None),
     Sample("template", "text", {"template": "[a-z]{20}@[a-z0-9-]{3}.x"}, ("AB", "X"), lambda t, _: re.fullmatch(r"[a-z]{20}@[a-z0-9-]{3}\.x", t) is not None),
     Sample("template", "text", {"template": "[0-9]{4}"}, ("1234", "0000"), lambda t, _: re.fullmatch("[0-9]{4}", t) is not None),

@@ -157,7 +157,7 @@ def _sent_members(sent: Request) -> dict[str, str]:
     members: dict[str, str] = {}
     for one in form_parts(sent.headers, sent.body, len(sent.body)):
         members[one.name] = sent.body[one.start : one.end].decode("utf-8", "replace")
-        members |= {f"{one.name}.file_name": name.read() for name in one.file_names}
+        members |= {f"{one.name}.filename": name.read() for name in one.file_names}
     return members
 
 

@@ -261,9 +261,7 @@ class Writing:
             await self._lock((), names)
 
     def _keys(self, items: Sequence[BodyObject], ids: Sequence[str]) -> list[str]:
-        """The ids of the records that an update changes: one for each object, or several for a
-        single object.
-        """
+        """The ids that an update changes: one for each object, or several for a single one."""
         said = ids or [item.id for item in items if item.id is not None]
         keys = list(dict.fromkeys(said))
         if keys and (len(items) < 2 or len(items) == len(said) == len(keys)):
@@ -303,10 +301,9 @@ class Writing:
             fields = {name: of for name, of in fields.items() if of or name not in keep}
         if self.collection.single:
             self._refuse_several(fields)
-        erases, declared = request.absent is Absent.ERASE, self.collection.declared
-        further = item.appended.intersection(fields)
-        declared -= item.appended
-        return ProxiedDraft(fields, frozenset(keep), erases, declared, further, self._cover)
+        further = item.appended.intersection(fields), self._cover
+        erases, declared = request.absent is Absent.ERASE, self.collection.declared - item.appended
+        return ProxiedDraft(fields, frozenset(keep), erases, declared, *further)
 
     def _empty(self, emptied: Mapping[str, Value | None], fields: _Fields, keep: set[str]) -> None:
         """Fields that the request empties by their container: erased, or kept."""

@@ -97,10 +97,10 @@ def _file_names(
     """Parts that are files, with the fields of their names."""
     names: dict[str, str] = {}
     for name, part in parts.items():
-        if not isinstance(part.value, Section) or "file_name" not in part.value:
+        if not isinstance(part.value, Section) or "filename" not in part.value:
             continue
-        field: str | None = part.value.value("file_name")
-        at = part.value.items["file_name"]
+        field: str | None = part.value.value("filename")
+        at = part.value.items["filename"]
         if field is None or not known_field(field, at, entity, faults):
             continue
         names[name] = field
@@ -108,7 +108,7 @@ def _file_names(
             faults.add(
                 at.at,
                 f"tokens of {field} do not end as the names of files do, by whose endings "
-                "applications decide; write token: file_name at the field",
+                "applications decide; write token: filename at the field",
             )
     return names
 

@@ -114,7 +114,7 @@ _PART = Block(
     "upload part",
     "A part of an upload that is no field: a text, or a file.",
     (
-        Key("file_name", _FIELD, "it is a file: it passes, and its name is a value of this field, whose token shape is `file_name`. A text under this name is refused; under a pattern with `*` it is a text like others"),
+        Key("filename", _FIELD, "it is a file: it passes, and its name is a value of this field, whose token shape is `filename`. A text under this name is refused; under a pattern with `*` it is a text like others"),
         Key("json", MapOf(_Inner(), "selector"), "it is a document of JSON: what stands where in it, from its root: the field of each place, or `json` of a text in it"),
         Key("pass", Flag(), _PASSED),
     ),
@@ -144,7 +144,7 @@ REQUEST = Block(
         Key("multipart", MapOf(Either(_FIELD, _PART), "part name or pattern with `*`", r"(?s).+"), "the parts of a `multipart/form-data` form, such as an upload with a caption: texts, and files whose names are values"),
         Key("csv", MapOf(Either(_FIELD, _COLUMN), "column name or pattern with `*`", r"(?s).+"), "create: columns of a CSV file whose rows are records each, by the names in its first line"),
         Key("part", Text("part name", "the name of a part of the form"), "beside `csv`: the part of a `multipart/form-data` form that is the file", "the file is the body"),
-        Key("files", KeywordForm(("refuse", "pass")), "beside `multipart` or `part`: parts that are files, or anything but a text, and no `file_name`: refuse the request, or pass them byte for byte, whatever they hold, with their names", "refuse"),
+        Key("files", KeywordForm(("refuse", "pass")), "beside `multipart` or `part`: parts that are files, or anything but a text, and no `filename`: refuse the request, or pass them byte for byte, whatever they hold, with their names", "refuse"),
         Key("absent", KeywordForm(("keep", "erase")), "update: a field that the body does not have", "keep"),
         Key("nulls", KeywordForm(("erase", "keep")), "a field that is null: erase the value, or keep it and send its token", "erase"),
         Key("empty", KeywordForm(("store", "keep")), "a field that is the empty text: store that, or keep the value and send its token", "store"),

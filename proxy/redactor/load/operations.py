@@ -82,9 +82,9 @@ def check_uploads(section: Section, verb: Verb, faults: RuleFaults) -> None:
         )
     parts: Mapping[str, PlacedValue] = section.value("multipart", {})
     for part in parts.values() if verb in (Verb.READ, Verb.DELETE) else ():
-        if isinstance(part.value, Section) and "file_name" in part.value:
+        if isinstance(part.value, Section) and "filename" in part.value:
             faults.add(
-                part.value.key("file_name"),
+                part.value.key("filename"),
                 f"the name of a file is stored, and this is a {verb}; leave it out, or make the "
                 "operation a create or an update",
             )

@@ -66,7 +66,7 @@ FIELD_DECLARATIONS: Final = {
     "date": "{kind: date, token: opaque}",
     "card": "{kind: card, token: opaque}",
     "number": "{kind: number, token: opaque}",
-    FILE: "{kind: text, token: file_name}",
+    FILE: "{kind: text, token: filename}",
 }
 
 #: Of a date that a form asks for with ``type=date``, or a description with ``format: date``.

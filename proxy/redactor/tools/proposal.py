@@ -267,10 +267,10 @@ def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:
     for one, kinds in traffic.form.items():
         name, of_file = entity.field_name((last_name(one),)), FILE in kinds
         if name in fields and (fields[name] == FILE or not of_file):
-            pairs.append(f"{json.dumps(one)}: {f'{{file_name: {name}}}' if of_file else name}")
+            pairs.append(f"{json.dumps(one)}: {f'{{filename: {name}}}' if of_file else name}")
     if not pairs or not traffic.files:
         return [f"form: {{{', '.join(pairs)}}}"] if pairs else []
-    named = any("{file_name:" in one for one in pairs)
+    named = any("{filename:" in one for one in pairs)
     return [f"multipart: {{{', '.join(pairs)}}}", *([] if named else ["files: pass"])]
 
 

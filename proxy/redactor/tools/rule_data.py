@@ -217,7 +217,7 @@ def _file_names(rules: RuleSet) -> str:
     labels = dict.fromkeys(one.label for one in uploads)
     return (
         f"{', '.join(labels)}: files pass with their names, and people name files after people; "
-        "write multipart: {scan: {file_name: FIELD}} for each part that is a file, in place of "
+        "write multipart: {scan: {filename: FIELD}} for each part that is a file, in place of "
         "files: pass"
         if labels
         else ""

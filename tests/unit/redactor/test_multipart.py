@@ -157,7 +157,7 @@ def test_only_a_form_of_parts_is_one():
         (r'filename="C:\Users\Anna Lindqvist\scan.pdf"', "scan.pdf"),
         (r'filename="C:\scan.pdf"', "scan.pdf"),
         (r'filename="\\home\anna\scan.pdf"', "scan.pdf"),
-        ('filename="/home/anna/scan.pdf"', "scan.pdf"),
+        ('filename="/mnt/anna/scan.pdf"', "scan.pdf"),
         ('filename="anna/scan.pdf"', "anna/scan.pdf"),
         (r'filename="a\b.pdf"', r"a\b.pdf"),
         ('filename=""', ""),

@@ -142,15 +142,15 @@ async def test_a_value_that_does_not_fit_is_told_by_its_part():
 FILES = (
     "name: {kind: name}",
     "email: {kind: email}",
-    "scan: {kind: text, token: file_name}",
-    'pages: {kind: text, token: {shape: file_name, same: true}, at: "$.pages[*]"}',
+    "scan: {kind: text, token: filename}",
+    'pages: {kind: text, token: {shape: filename, same: true}, at: "$.pages[*]"}',
 )
 SCANS = (
     (
-        "{match: POST /f, create: p, request: {multipart: {caption: name, scan: {file_name: scan}, "
-        '"page*": {file_name: pages}}}, response: {id: $.id}}'
+        "{match: POST /f, create: p, request: {multipart: {caption: name, scan: {filename: scan}, "
+        '"page*": {filename: pages}}}, response: {id: $.id}}'
     ),
-    '{match: "POST /p/{id}/scan", update: p, request: {absent: erase, multipart: {scan: {file_name: scan}}}}',
+    '{match: "POST /p/{id}/scan", update: p, request: {absent: erase, multipart: {scan: {filename: scan}}}}',
     '{match: "GET /p/{id}", read: p}',
     '{match: "GET /p/{id}/page", read: p, response: {restore: html}}',
     '{match: "GET /p/{id}/file", read: p, response: {carriers: [Content-Disposition]}}',
@@ -275,7 +275,7 @@ async def test_a_name_of_a_file_leaves_nowhere_else(body, code):
 )  # fmt: skip
 async def test_files_are_records_each_where_the_answer_names_several(answers, answer):
     rule = (
-        '{match: POST /several, create: p, request: {multipart: {"scan*": {file_name: scan}}}, '
+        '{match: POST /several, create: p, request: {multipart: {"scan*": {filename: scan}}}, '
         f"response: {{{answers}}}}}"
     )
     one = await desk(rule, *SCANS, '{match: "DELETE /p/{id}", delete: p}', fields=FILES)

@@ -229,4 +229,4 @@ def test_names_of_files_beside_something_of_a_person_are_proposed_as_fields(phot
         learn(json.dumps(described(("post", "/kunder", operation))).encode(), ()), "crm"
     )
     (rule,) = yaml.safe_load(proposed.text)["operations"]
-    assert rule["request"] == {"multipart": {"email": "email", "photo": {"file_name": "photo"}}}
+    assert rule["request"] == {"multipart": {"email": "email", "photo": {"filename": "photo"}}}

@@ -157,7 +157,7 @@ def test_a_site_of_forms_and_pages_becomes_rules():
     )  # fmt: skip
     rules = {one.pop("match"): one for one in yaml.safe_load(text)["operations"]}
     names = {"first_name": "first_name", "email": "email", "born": "born"}
-    photo = {"photo": {"file_name": "photo"}}
+    photo = {"photo": {"filename": "photo"}}
     success = {"success": [302]}
     assert rules == {
         "POST /users/new": {
@@ -395,10 +395,10 @@ def test_names_of_files_are_proposed_as_fields_and_tables_are_not():
     )  # fmt: skip
     said = yaml.safe_load(text)
     assert said["entities"] == {
-        "document": {"fields": {"photo": {"kind": "text", "token": "file_name"}}}
+        "document": {"fields": {"photo": {"kind": "text", "token": "filename"}}}
     }
     (rule,) = said["operations"]
-    assert rule["request"] == {"multipart": {"photo": {"file_name": "photo"}}}
+    assert rule["request"] == {"multipart": {"photo": {"filename": "photo"}}}
     assert "POST /orders, because an upload; name its texts" in text
     assert "zorbina" not in text
 
