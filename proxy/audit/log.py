@@ -300,7 +300,7 @@ class AuditLog:
     def _fail(self, error: OSError) -> None:
         self._tried = time.monotonic()
         if self.fault is None:
-            self.fault = error.strerror or type(error).__name__
+            self.fault = f"{self._options.folder}: {error.strerror or type(error).__name__}"
             _log.error(
                 "the audit log cannot be written; nothing is revealed until it can",
                 reason=self.fault,

@@ -349,6 +349,7 @@ async def _listen(
     ring = InstanceKeys(places, lambda: vaults_of(realm.vaults()), metrics)
     enter, at = stack.enter_async_context, base.addresses
     services.keys = await enter(ring.running())
+    states = (*states, ring.state)
     services.auditor = audit.auditor
     services.approvals = await open_approvals(settings, base.store, base.vault.keyset, base.clock)
 

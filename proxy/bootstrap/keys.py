@@ -20,6 +20,8 @@ from proxy.storage.base import Store
 from proxy.storage.notes import Agreement
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
+from proxy.vault.environments import load_keyset
 from proxy.vault.maintenance import (
     HashRotation,
     drop_hash_root,
@@ -74,6 +76,7 @@ class InstanceKeys:
         self._reseals = reseals
         self._store, self._source, self._signing, self._audit, self._log = places
         self._metrics = metrics
+        self.state = Reload(metrics, "keys")  #: whether the next start would open the vault
         self._watched: dict[str, EnvironmentKeys] = {}
         self._changing = asyncio.Lock()
 
@@ -162,8 +165,13 @@ class InstanceKeys:
             await asyncio.sleep(interval)
             try:
                 await self._maintain()
+                await load_keyset(self._store, await self._load(), DEFAULT)
             except VaultError as error:
+                if error.code is Code.BAD_KEYS:
+                    self.state.failed(error)
                 report(error)
+            else:
+                self.state.succeeded()
 
     # ------------------------------------------------------------------ parts
 

@@ -27,6 +27,9 @@ from proxy.telemetry.tracing import Step, Trace, Tracer
 #: cannot flood the log.
 _OFTEN: Final = frozenset((Code.OUTSIDE_COUNTRY, Code.TOO_MANY_REQUESTS))
 
+#: Refusals that tell of an outage: their series begin at 0, so that an alert sees the first one.
+_OUTAGES: Final = (Code.VAULT_DOWN, Code.BAD_STORE, Code.AUDIT_DOWN)
+
 
 class _Series(NamedTuple):
     """Metrics of requests to one operation with one outcome."""
@@ -70,6 +73,9 @@ class MeteredAccessLog:
             self._fired[key] = self._metrics.cell(
                 "domicile_operation_fired_timestamp_seconds", *key
             )
+        for endpoint in rules.endpoints:
+            for code in _OUTAGES:
+                self._metrics.cell("domicile_refused_requests_total", endpoint.name, str(code))
 
     def record(self, event: RequestEvent) -> None:
         """See ``AccessLog.record``."""
@@ -137,10 +143,9 @@ class MeteredAccessLog:
         return series
 
     def _trouble(self, event: RequestEvent, tell: Callable[..., object]) -> None:
-        if event.outcome == "failed":
-            self._metrics.cell(
-                "domicile_upstream_errors_total", event.endpoint, str(event.code)
-            ).value += 1
+        failed = event.outcome == "failed"
+        name = "domicile_upstream_errors_total" if failed else "domicile_refused_requests_total"
+        self._metrics.cell(name, event.endpoint, str(event.code)).value += 1
         tell("request refused or failed", code=str(event.code), **_fields(event))
 
 

@@ -97,7 +97,7 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_rules_reload_failures_total": MetricSpec("counter", (), "Failed loads of the rules; the previous rules stayed active."),
     "domicile_reload_failed": MetricSpec("gauge", ("what",),
         "1 while the version on disk cannot be used and an older one is active: rules, policies, schemas, certificates (towards callers), "
-        "upstream_certificates, remote_certificates, countries, notes (of the store), clock (of this machine, beside other instances: 1 while it differs from the database's)."),
+        "upstream_certificates, remote_certificates, countries, notes (of the store), keys (the key file is lost, damaged or of another vault: the next start would fail), clock (of this machine, beside other instances: 1 while it differs from the database's)."),
     "domicile_operation_fired_timestamp_seconds": MetricSpec("gauge", ("endpoint", "operation"),
         "When a request last matched the operation; 0: never since the start. A rule that never matches protects nothing."),
     "domicile_vault_commit_seconds": MetricSpec("histogram", (), "Time from passing a change to the vault until it is durable.", _COMMIT_BOUNDS),
@@ -133,6 +133,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "1 while the circuit breaker is open because the application failed several times in a row (upstream.breaker)."),
     "domicile_upstream_errors_total": MetricSpec("counter", ("endpoint", "code"),
         "Exchanges that failed at the application or on the way to it, by error code."),
+    "domicile_refused_requests_total": MetricSpec("counter", ("endpoint", "code"),
+        "Requests that the proxy refused, by error code: vault_down and bad_store (the vault's database is away, full or damaged), audit_down, or what is wrong with the request."),
     "domicile_resealed_records": MetricSpec("gauge", ("environment", "state"),
         "Progress of the re-encryption under the current data key: records (done), past versions (versions), contents of files (contents); unreadable: of all of them, those that cannot be decrypted."),
     "domicile_key_drop_blockers": MetricSpec("gauge", ("environment", "kind"),

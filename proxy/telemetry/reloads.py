@@ -15,7 +15,7 @@ from proxy.telemetry.metrics import Metrics
 #: Reloadable parts, as named by ``/readyz`` and the gauge.
 RELOADED: Final = (
     "rules", "policies", "schemas", "certificates", "upstream_certificates", "remote_certificates",
-    "countries", "notes", "clock",
+    "countries", "notes", "keys", "clock",
 )  # fmt: skip
 
 

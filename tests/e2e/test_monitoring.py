@@ -227,6 +227,10 @@ FIRING: dict[str, tuple[dict[str, str], int]] = {
     "DomicileShapeFills": (
         {'domicile_shape_fill_ratio{instance="a",entity="e",field="f"}': "0.7x9"}, 5,
     ),
+    "DomicileKeyLost": ({'domicile_reload_failed{instance="a",what="keys"}': "0 1x9"}, 5),
+    "DomicileVaultDown": (
+        {'domicile_refused_requests_total{instance="a",endpoint="e",code="vault_down"}': "0 0 2x9"}, 5,
+    ),
     "DomicileAuditUnshipped": (
         {'domicile_audit_unshipped{instance="a",sink="syslog"}': "20000x30"}, 15,
     ),

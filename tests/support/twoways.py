@@ -86,6 +86,7 @@ COUNTED = (
     "domicile_altered_tokens_total",
     "domicile_undecided_updates_total",
     "domicile_upstream_errors_total",
+    "domicile_refused_requests_total",
 )
 
 

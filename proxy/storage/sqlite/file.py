@@ -224,7 +224,9 @@ def _prepare(path: Path) -> None:
             connection.close()
     except sqlite3.Error as error:
         fault = translated_error(error)
-        raise (fault if fault.code is Code.VAULT_DOWN else _damaged(path)) from error
+        if fault.code is not Code.VAULT_DOWN:
+            raise _damaged(path) from error
+        raise (_full(path) if _has_no_room(error, path) else fault) from error
 
 
 def refuse_new(path: Path) -> None:
@@ -324,6 +326,19 @@ def _not_writable(path: Path) -> VaultError:
     )
 
 
+def _full(path: Path) -> VaultError:
+    return VaultError(
+        Code.NOT_WRITABLE,
+        f"{path} cannot be written, for its disk is full: free some space, and try again.",
+    )
+
+
+def _has_no_room(error: sqlite3.Error, path: Path) -> bool:
+    """Whether the disk is full; SQLite tells of its shared memory (32 KiB) as of any other fault."""
+    disk = os.statvfs(path.parent)
+    return primary(error) == sqlite3.SQLITE_FULL or disk.f_bavail * disk.f_frsize < 1 << 15
+
+
 # Notes of a database that another process owns: read as they are now, without changes or locks.
 
 
@@ -363,7 +378,9 @@ def snapshot(path: Path, target: Path) -> None:
         finally:
             source.close()
     except sqlite3.Error as error:
-        if primary(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        if _has_no_room(error, target):
+            raise _full(target) from error
+        if primary(error) == sqlite3.SQLITE_IOERR:
             raise _not_writable(target) from error
         raise VaultError(
             Code.BAD_STORE, f"The vault's database {path} cannot be copied: {error}."

@@ -180,6 +180,7 @@ class SqliteStore(RootedNotes):
         return [rid for (rid,) in self._fetch(self._statements(table).expired, (now, limit))]
 
     async def count(self, table: str) -> tuple[int, int, int]:
+        self._file.check()  # a file that was moved is still readable, and takes no write
         rows, pending, staged = self._fetch(self._statements(table).count, ())[0]
         return rows, pending, staged
 

@@ -61,7 +61,7 @@ async def test_nothing_is_said_to_be_written_on_a_full_disk(tmp_path, disk):
         faults = [made.fault]
         disk.full = False
         made.ready()
-        assert [*faults, made.fault] == ["No space left on device", None]
+        assert [*faults, made.fault] == [f"{tmp_path}: No space left on device", None]
         made.put(encode_event(EventKind.DELETE))
     late, after = told(tmp_path)
     assert late["event"] == "write"
@@ -162,7 +162,7 @@ async def test_with_sync_a_full_file_that_does_not_reach_the_disk_is_told(tmp_pa
         made.put(LINE)
     with pytest.raises(VaultError) as raised:
         await made.flushed()
-    assert (raised.value.code, made.fault) == (Code.AUDIT_DOWN, "Input/output error")
+    assert (raised.value.code, made.fault) == (Code.AUDIT_DOWN, f"{tmp_path}: Input/output error")
     await made.close()
 
 

@@ -325,3 +325,32 @@ async def test_a_stopped_vault_beside_running_instances_rotates_nothing_and_says
         await keys.rotate(kind)
     assert (caught.value.code, "--url" in caught.value.message) == (Code.REPLICAS_RUNNING, True)
     assert await shop.store.read_notes() == before
+
+
+def _spoil(file: Path, fault: str, good: bytes) -> None:
+    """Leave what a bad night leaves of a key file."""
+    file.unlink(missing_ok=True)
+    if fault != "lost":
+        file.touch(mode=0o600)
+        file.write_bytes({"": good, "damaged": good[:20]}.get(fault, b""))
+    if fault == "of another vault":
+        file.unlink()
+        open_source(f"file://{file}").create()
+
+
+@pytest.mark.parametrize("fault", ["lost", "damaged", "of another vault"])
+async def test_a_key_file_that_would_not_open_the_vault_at_the_next_start_is_told(
+    shop, fault, tmp_path
+):
+    async with (await shop.open()).running() as keys:
+        file = tmp_path / "keys.json"
+        good = file.read_bytes()
+        upkeep = asyncio.create_task(keys.run_maintenance(0.001, lambda _: None))
+        for now in (fault, ""):
+            _spoil(file, now, good)
+            async with asyncio.timeout(PATIENCE):
+                while (await keys.state.check() is None) is bool(now):  # noqa: ASYNC110  # nobody tells
+                    await asyncio.sleep(0.001)
+            text = shop.metrics.render().decode()
+            assert f'domicile_reload_failed{{what="keys"}} {float(bool(now))}' in text
+        upkeep.cancel()

@@ -125,8 +125,12 @@ def test_what_makes_a_refused_request_ambiguous_is_told_by_its_place(metrics, ca
     assert (line["code"], line["source"]) == ("ambiguous_json", "/people/0/email")
 
 
-def test_a_refused_request_is_no_fault_of_the_application(metrics):
-    journal(metrics).record(replace(SEEN, outcome="refused", code=Code.TOO_LARGE))
+def test_a_refused_request_is_counted_by_code_and_no_fault_of_the_application(metrics):
+    notes, name = journal(metrics), "domicile_refused_requests_total"
+    for code, count in ((Code.VAULT_DOWN, 0), (Code.VAULT_DOWN, 1), (Code.TOO_LARGE, 1)):
+        if count:
+            notes.record(replace(SEEN, outcome="refused", code=code))
+        assert f'{name}{{code="{code}",endpoint="crm"}} {count}.0' in metrics.render().decode()
     assert "upstream_errors_total{" not in metrics.render().decode()
 
 

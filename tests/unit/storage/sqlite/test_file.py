@@ -349,3 +349,29 @@ def test_what_is_no_database_is_told(tmp_path):
         with pytest.raises(VaultError) as raised:
             peek(path)
         assert raised.value.code is Code.BAD_STORE
+
+
+@table(
+    ("code", "free", "full"),
+    [
+        (sqlite3.SQLITE_FULL, 1 << 30, True),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, 4096, True),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, 1 << 30, False),
+    ],
+)
+def test_a_full_disk_is_told_as_such_at_a_start_and_of_a_copy(
+    made: Path, monkeypatch: pytest.MonkeyPatch, code: int, free: int, full: bool
+) -> None:
+    def refuse(*_: object) -> None:
+        raise driver_error(code)
+
+    class Disk:
+        f_bavail, f_frsize = free, 1
+
+    monkeypatch.setattr(sqlite_file, "_connect", refuse)
+    monkeypatch.setattr(os, "statvfs", lambda _: Disk)
+    copy = made.with_name(f"copy {code} {free}")
+    for work in (DatabaseFile, lambda path: sqlite_file.snapshot(path, copy)):
+        with pytest.raises(VaultError) as caught:
+            work(made)
+        assert ("its disk is full: free some space" in caught.value.message) is full
