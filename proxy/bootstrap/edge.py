@@ -33,6 +33,8 @@ MOST_FILES: Final = 65_536
 #: listener with its connections.
 _OWN: Final = 64
 _ADMIN_CONNECTIONS: Final = 16
+#: Connections of callers that nobody means to do with.
+_FEW: Final = 256
 
 #: Connections that wait to be accepted; the kernel may hold fewer.
 _BACKLOG: Final = 4096
@@ -131,6 +133,8 @@ def open_guard(settings: Settings, metrics: Metrics) -> EdgeGuard:
             "limits.connections is more than the limit of open files allows: raise that limit",
             count=files.callers,
         )
+    elif limits.connections is None and most < _FEW:
+        _log.warning("callers may open few connections: raise the limit of open files", count=most)
     of_address = most // 2 if limits.address_connections is None else limits.address_connections
     first = ConnectionLimit(most, of_address, trusted, count_refusal)
     admin = ConnectionLimit(_ADMIN_CONNECTIONS, 0, Trusted(()), count_refusal)

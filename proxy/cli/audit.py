@@ -12,6 +12,7 @@ import time
 import urllib.parse
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -193,7 +194,7 @@ def tail(arguments: Arguments) -> int:
     wanted = _wanted(settings, arguments)
     _folder(settings)
     readers = [LogReader(folder) for folder in settings.chain_folders()]
-    show: Callable[[bytes], None] = _raw if arguments.json else _pretty
+    show: Callable[[bytes], None] = _raw if arguments.json else partial(_pretty, record=wanted)
     try:
         for line in deque(_chosen(readers, wanted), maxlen=arguments.lines):
             show(line)
@@ -263,9 +264,12 @@ def _raw(line: bytes) -> None:
     print(line.decode("utf-8", "replace").rstrip("\n"))
 
 
-def _pretty(line: bytes) -> None:
+def _pretty(line: bytes, record: bytes = b"") -> None:
+    """Print a line for people; with ``record``, none of another one: it may be handed on."""
     try:
         members = json.loads(line)
+        if record and "records" in members:
+            members["records"] = [json.loads(record)]
     except ValueError:
         print("?  a line that is none of the audit log; see `domicile audit verify`")
         return

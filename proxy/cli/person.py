@@ -52,7 +52,8 @@ def erase_records(arguments: Arguments) -> int:
         records, meta = _all(instance, "erase" if arguments.yes else "find", content, arguments)
     lines = [_line(one) for one in records]
     left = [one for one in records if arguments.yes and not one["erased"]]
-    end = "" if arguments.yes else "Nothing was deleted: say --yes to delete these records."
+    end = "Nothing was deleted: say --yes to delete these records."
+    end = "" if arguments.yes or not records else end
     data = {
         **meta,
         "records": [_named(one) for one in records],

@@ -3,12 +3,20 @@
 import asyncio
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 
 from tests.e2e.conftest import World
 from tests.e2e.test_kept_rules import Vault, installed
 from tests.support.lives import write_command
 from tests.support.people import ANN, rules
+from tests.support.tree import ROOT
+from tests.support.unavailable import Unavailable
+
+PAGE = (ROOT / "docs/what-changes.md").read_text("utf-8")
+#: The entity and the fields of the page, and those that are there in these tests.
+WORDS = {"patient": "person", "first_name": "name", "last_name": "phone"}
 
 
 async def person(world: World, vault: Vault, *words: str, value: str) -> tuple[int, str, str]:
@@ -72,7 +80,62 @@ async def test_a_person_gets_everything_and_is_forgotten(tmp_path: Path) -> None
         assert world.application.records[ann["id"]].keys() == left.keys()
         assert {left[name] for name in ("name", "email", "phone", "born", "card")} == {None}
         assert await world.call("GET", f"/people/{bob['id']}", 200) == bob
+        status, said, _ = await person(world, vault, "erase", value=ann["email"])
+        assert (status, "Nothing was deleted" in said) == (0, False)  # to nothing
         status, said, _ = await person(world, vault, "export", value=ann["email"])
         assert (status, json.loads(said)["records"]) == (0, [])
         status, _, complained = await person(world, vault, "export", value="")
         assert (status, "standard input" in complained) == (1, True)
+
+
+async def test_a_program_at_home_reads_whom_a_letter_is_for_as_the_page_says(
+    tmp_path: Path, unavailable: Unavailable
+) -> None:
+    """``A letter from the home country``, line by line."""
+    if shutil.which("curl") is None:
+        unavailable("the lines of the recipe for mail", "this machine has no curl")
+    section = PAGE.partition("### A letter from the home country\n")[2]
+    policy, commands = re.findall(r"```(?:yaml|sh)\n(.*?)```", section, re.DOTALL)[:2]
+    for word, here in WORDS.items():
+        policy, commands = policy.replace(word, here), commands.replace(word, here)
+    apply, create, read = commands.splitlines()
+    async with installed(tmp_path) as (world, vault):
+        (world.instance.rules / "rules.yaml").write_text(rules(world.upstream))
+        await world.instance.start()
+        await vault.enter()
+        ann = await world.call("POST", "/people", 201, json=ANN)
+        folder = world.instance.folder
+        write_command(folder / "bin" / "domicile")
+        (folder / "mailer.yaml").write_text(policy)
+        made = create.partition("#")[0] + " --json > client.json"
+        known = vault.access["client_id"], vault.access["client_secret"]
+        await sh(world, apply + "\n" + made, *known)
+        client = json.loads((folder / "client.json").read_text())
+        token = f"token=$(domicile token --url {world.instance.vault})\n"
+        script = token + read.replace("/17", f"/{ann['id']}").replace("curl", "curl -s")
+        letter = json.loads(await sh(world, script, client["client_id"], client["client_secret"]))
+        assert {name for name in ANN if name in letter} == {*WORDS.values(), "email"} - {"person"}
+        assert [letter[name] for name in ("name", "email")] == [ANN["name"], ANN["email"]]
+        write = script.replace(
+            "curl -s",
+            "curl -s -X PATCH -d '{}' -H 'Content-Type: application/json' -o /dev/null -w '%{http_code}'",
+        )
+        assert await sh(world, write, client["client_id"], client["client_secret"]) == "401"
+
+
+async def sh(world: World, script: str, client: str, secret: str) -> str:
+    """What lines of the page say in a shell, at this instance."""
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-eu", "-c", script.replace("http://127.0.0.1:8081", world.instance.vault)),
+        cwd=world.instance.folder,
+        env={
+            **os.environ, **world.instance.settings(),
+            "PATH": f"{world.instance.folder / 'bin'}:{os.environ['PATH']}",
+            "DOMICILE_CLIENT_ID": client, "DOMICILE_CLIENT_SECRET": secret,
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    said, complained = await process.communicate()
+    assert process.returncode == 0, said + complained
+    return said.decode()

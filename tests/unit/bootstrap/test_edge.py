@@ -105,6 +105,15 @@ def test_connections_are_as_many_as_descriptors_allow_and_an_address_has_half_of
     assert (guard.first._most, guard.first._of_address) == (100, 0)
 
 
+def test_a_low_limit_of_open_files_is_told(monkeypatch, lines):
+    for limit in (1024, 256):
+        monkeypatch.setattr("resource.getrlimit", lambda _, limit=limit: (limit, limit))
+        open_guard(settings(), Metrics())
+    (line,) = lines()
+    assert (line["level"], line["count"]) == ("warning", 16)
+    assert "raise the limit of open files" in line["event"]
+
+
 @table(
     ("limit", "callers"), [(128, 16), (1024, 448), (65_536, 57_024), (10**9, 57_024), (-1, 57_024)]
 )

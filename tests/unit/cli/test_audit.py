@@ -43,7 +43,7 @@ async def write() -> None:
                 by="k1",
                 operation="find",
                 schema="contact",
-                records=[mark],
+                records=[mark, "of-a-list"],
                 fields=["a", "b"],
             )
         )
@@ -92,6 +92,9 @@ def test_the_last_lines_are_shown_for_people_and_as_they_are(folder, capsys):
 def test_what_happened_to_one_record_is_found_by_its_key(folder, capsys):
     _, text = run(capsys, "tail", "--json", "--schema", "contact", "--record", "2")
     assert [json.loads(line)["n"] for line in text.splitlines()] == [3]
+    assert "of-a-list" in text
+    _, text = run(capsys, "tail", "--schema", "contact", "--record", "2")  # may be handed on
+    assert ("records=" in text, "of-a-list" in text) == (True, False)
     assert run(capsys, "tail", "--schema", "contact", "--record", "3") == (0, "")
     assert main(["audit", "tail", "--record", "2"]) == 1
     assert "--schema" in capsys.readouterr().err
