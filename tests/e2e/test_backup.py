@@ -147,8 +147,11 @@ async def backed_up(client: Client, target: Path, keys: Path) -> tuple[Writers, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", [dict, elsewhere], ids=["embedded", "elsewhere"])
-@pytest.mark.parametrize("destination", [dict, elsewhere], ids=["embedded", "elsewhere"])
+@pytest.mark.parametrize(
+    ("source", "destination"),
+    [(dict, dict), (elsewhere, dict), (dict, elsewhere)],
+    ids=["embedded", "from elsewhere", "to elsewhere"],
+)
 async def test_a_backup_under_load_brings_back_all_that_was_acknowledged(
     tmp_path: Path,
     source: Callable[[], dict[str, str]],

@@ -138,7 +138,7 @@ def test_a_mixed_load_is_carried_without_an_error() -> None:
 
 @pytest.mark.slow
 def test_one_process_and_two_workers_are_compared_on_both_stores() -> None:
-    rows = workers.run(quick=True)["rows"]
+    rows = workers.run(look=workers.QUICK._replace(seconds=0.1))["rows"]
 
     assert [row["case"] for row in rows] == [
         f"{kind}, {store}, 2 connections"

@@ -15,6 +15,7 @@ from tests.e2e.conftest import World
 from tests.e2e.test_entity_tags import Content
 from tests.e2e.test_kept_rules import Vault, domicile, installed
 from tests.support.application import Misbehaviour
+from tests.support.patience import until
 from tests.support.people import ANN, rules
 from tests.support.rawhttp import Wire
 from tests.support.rawserver import RawServer
@@ -220,8 +221,9 @@ async def test_an_update_under_way_and_a_correction_come_one_after_the_other(
     world.application.gate = asyncio.Event()
     if outcome == "refused":
         world.application.plan.append(Misbehaviour(status=409))
+    seen = world.application.requests
     update = asyncio.create_task(world.call("PATCH", path, json={"name": "Later", "tags": []}))
-    await asyncio.sleep(0.3)
+    await until(lambda: world.application.requests > seen)
     correction = asyncio.create_task(correct(vault, ann["id"], name="Corrected", born="1971-02-03"))
     await asyncio.sleep(0.3)
     assert not correction.done()
@@ -254,15 +256,15 @@ async def test_corrections_that_were_acknowledged_survive_kills(
 ) -> None:
     world, vault = office
     ann = await world.call("POST", "/people", 201, json=ANN)
-    acknowledged = ""
+    acknowledged = begun = ANN["name"]
     for turn in range(6):
 
         async def go_on(turn: int = turn) -> None:
-            nonlocal acknowledged
+            nonlocal acknowledged, begun
             for number in range(1000):
-                name = f"Name {turn}-{number}"
-                await correct(vault, ann["id"], name=name)
-                acknowledged = name
+                begun = f"Name {turn}-{number}"
+                await correct(vault, ann["id"], name=begun)
+                acknowledged = begun
 
         task = asyncio.create_task(go_on())
         await asyncio.sleep(0.15 + 0.05 * turn)
@@ -271,6 +273,5 @@ async def test_corrections_that_were_acknowledged_survive_kills(
         await world.instance.start()
         await vault.enter()
         shown = (await world.call("GET", f"/people/{ann['id']}", 200))["name"]
-        last = int(acknowledged.rpartition("-")[2] or 0)
-        assert shown in (acknowledged, f"Name {turn}-{last + 1}", f"Name {turn}-0")
+        assert shown in (acknowledged, begun)
         acknowledged = shown

@@ -6,7 +6,7 @@ import asyncio
 import html
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 from pathlib import Path
@@ -131,10 +131,13 @@ WRITES: dict[str, tuple[str, tuple[str, ...], Misbehaviour]] = {
 
 #: The step, and the how manieth time it is reached within the exchange.
 STEPS = (
-    ("stage.before", 1), ("transaction.before", 1), ("transaction.after", 1), ("commit.after", 1),
-    ("stage.after", 1), ("send.before", 1), ("send.after", 1), ("settle.before", 1),
-    ("transaction.before", 2), ("transaction.after", 2), ("commit.after", 2), ("settle.after", 1),
-    ("answer.before", 1), ("answer.after", 1),
+    ("stage.before", 1), ("transaction.after", 1), ("commit.after", 1), ("send.after", 1),
+    ("transaction.after", 2), ("commit.after", 2), ("answer.after", 1),
+)  # fmt: skip
+#: Others, which leave behind what one of these does: on the disk, at the application, at the caller.
+ALIKE = (
+    ("transaction.before", 1), ("stage.after", 1), ("send.before", 1), ("settle.before", 1),
+    ("transaction.before", 2), ("settle.after", 1), ("answer.before", 1),
 )  # fmt: skip
 
 
@@ -151,7 +154,7 @@ async def write(crowd: Crowd, method: str, fields: tuple[str, ...], way: Misbeha
     return status
 
 
-@pytest.mark.parametrize(("step", "nth"), STEPS)
+@pytest.mark.parametrize(("step", "nth"), STEPS + ALIKE if EXPLORE else STEPS)
 async def test_killed_at_a_step_of_an_exchange(crowd: Crowd, step: str, nth: int) -> None:
     """Each life but the first is judged before it dies in its turn."""
     assert await crowd.installation.start(kill_at=step, nth=nth)
@@ -162,7 +165,7 @@ async def test_killed_at_a_step_of_an_exchange(crowd: Crowd, step: str, nth: int
         crowd.application.plan = []
         crowd.installation.armed.unlink()
         assert await crowd.installation.start(kill_at=step, nth=nth)
-        await crowd.judge(len(crowd.every) + 1)
+        await crowd.judge(4)  # each in the list; each by itself at the end
         assert await crowd.create(0) == 201
     await converge(crowd)
     nowhere(crowd)
@@ -206,9 +209,18 @@ async def test_killed_at_a_step_of_an_exchange_on_the_fast_path(
             assert status == 0 or step in ("show.after", "line.after")
             crowd.installation.armed.unlink()
             assert await crowd.installation.start(kill_at=step, nth=nth)
-            await crowd.judge(len(crowd.every) + 1)
+            await crowd.judge(4)
         await converge(crowd)
         nowhere(crowd)
+
+
+def deaths(usual: int, enough: Callable[[], bool]) -> Iterator[int]:
+    """Rounds that end when enough was tried as well: chance may have it otherwise in the usual ones."""
+    for number in range(4 * rounds(usual)):
+        if number >= rounds(usual) and enough():
+            return
+        yield number
+    assert enough(), "nothing was tried"
 
 
 @pytest.mark.slow
@@ -221,7 +233,8 @@ async def test_killed_at_random_on_the_fast_path(tmp_path: Path, known: float) -
     async with on_fast_path(tmp_path, odd=True, known=known) as crowd:
         if known:
             crowd.fields = tuple(name for name in FLAT_FIELDS if name not in TOGETHER)
-        for number in range(rounds(12)):
+        tried = {"POST 201", "PUT 200", "GET 200", "POST 422"}
+        for number in deaths(12, lambda: tried <= set(crowd.counts)):
             assert await crowd.installation.start(), crowd.installation.log.decode()
             if number % 7 == 6:
                 await crowd.judge()
@@ -234,7 +247,6 @@ async def test_killed_at_random_on_the_fast_path(tmp_path: Path, known: float) -
         else:
             await converge(crowd, 0)
         nowhere(crowd)
-        assert {"POST 201", "PUT 200", "GET 200", "POST 422"} <= set(crowd.counts)
 
 
 @pytest.mark.parametrize(
@@ -288,6 +300,7 @@ FIRST = [
         ("note", 2), ("table", 1),
     )
     for side in ("before", "after")
+    if EXPLORE or side == "after" or name == "folder"  # what is before one is what another left
 ]  # fmt: skip
 
 
@@ -449,8 +462,9 @@ async def test_a_page_keeps_an_update_whose_process_was_killed(tmp_path: Path, s
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 async def test_killed_at_random(moods: Crowd, part: int) -> None:
-    installation = moods.installation
-    for number in range(rounds(25)):
+    installation, counts = moods.installation, moods.counts
+    tried = {"POST 201", "PATCH 200", "PUT 200", "DELETE 204", "POST 422"}
+    for number in deaths(15, lambda: tried <= set(counts) and counts["POST killed"] > 5):
         if random.random() < 0.1:  # while it starts
             await installation.begin()
             await asyncio.sleep(random.uniform(0, 0.25))
@@ -460,13 +474,9 @@ async def test_killed_at_random(moods: Crowd, part: int) -> None:
         if number % 7 == 6:
             await moods.judge()
         work = (moods.visit(worker, WORKERS) for worker in range(WORKERS))
-        await installation.kill_at_work(work, moods.counts, 40)
+        await installation.kill_at_work(work, counts, 40)
     await converge(moods, 0)
     nowhere(moods)
-    assert {"POST 201", "PATCH 200", "PUT 200", "DELETE 204", "POST 422"} <= set(moods.counts), (
-        "nothing was tried"
-    )
-    assert moods.counts["POST killed"] > 5, moods.counts
 
 
 @table("place", [place for places in STEPS_OF.values() for place in places])

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from tests.support.attached import everything
+from tests.support.effort import EXPLORE
 from tests.support.lives import Installation, Nursery, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -20,12 +21,14 @@ CONTACT = {
     "fields": {"id": {"type": "primary_key"}, "city": {"type": "string", "storage": "indexed"}}
 }
 
-#: Steps of ``domicile environment delete`` in their order, and how often each is reached.
+#: Steps of ``domicile environment delete`` in their order, and how often each is reached. What is
+#: before one of them is what the one before it left, or nearly: it is tried where more is explored.
 STEPS = [
     *[(f"note.{side}", nth) for nth in (1, 2, 3, 4, 5, 6) for side in ("before", "after")],
     *[(f"notes.{side}", nth) for nth in (1, 2, 3) for side in ("before", "after")],
     *[(f"drop.{side}", nth) for nth in (1, 2) for side in ("before", "after")],
 ]
+STEPS = STEPS if EXPLORE else [one for one in STEPS if one[0].endswith("after") or one == STEPS[0]]
 
 
 class Operator:

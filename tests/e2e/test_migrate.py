@@ -25,7 +25,7 @@ from tests.support.postgres import fresh_address
 from tests.support.serving import serving
 
 #: Records with a file each that are there before the move begins, and deaths of each command.
-RECORDS, DEATHS = rounds(60), rounds(3)
+RECORDS, DEATHS = rounds(24), rounds(2)
 
 
 class Unhurried(Writers):

@@ -16,7 +16,7 @@ from aiohttp import web
 from tests.support.application import Application
 from tests.support.crowd import Crowd, body, faults
 from tests.support.lives import Installation, nursery
-from tests.support.patience import PATIENCE, Pace
+from tests.support.patience import PATIENCE, Pace, paced
 from tests.support.people import rules
 from tests.support.scraping import FIELD
 from tests.support.serving import serving
@@ -107,10 +107,14 @@ def memory(crowd: Crowd) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
-async def test_twice_the_load_is_half_refused_and_nothing_grows(crowd):
+@pytest.fixture
+async def pace() -> AsyncIterator[Pace]:
+    async with paced() as made:
+        yield made
+
+
+async def test_twice_the_load_is_half_refused_and_nothing_grows(crowd, pace):
     assert await crowd.installation.start(quick=True)
-    pace = Pace()
-    measuring = asyncio.create_task(pace.measure())
     sizes: list[int] = []
     served: list[int] = []
     waited: list[float] = []
@@ -126,7 +130,6 @@ async def test_twice_the_load_is_half_refused_and_nothing_grows(crowd):
         assert refused[len(refused) // 2] < taken[len(taken) // 2]
         waited.append(taken[len(taken) // 2])
         sizes.append(memory(crowd))
-    measuring.cancel()
     # all that the application can take was taken, but when the machine paused: the refusals cost
     # the others nothing
     slower = pace.stretched

@@ -17,7 +17,7 @@ from tests.support.tree import ROOT
 
 #: The attack of the report: records of such a body, several pages of them, asked for by so many at
 #: once.
-RECORDS = 20
+RECORDS = 12
 BODY = 3_900_000
 CALLERS = 8
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -115,18 +116,38 @@ def test_the_action_fails_where_something_is_wrong(
     assert told in output
 
 
-@pytest.mark.slow
+def checkout(folder: Path) -> Path:
+    """This project as an action is checked out, but for most of its libraries: that the whole lock
+    can be installed by its hashes, each ``make install`` shows. Where its action stands.
+    """
+    folder.mkdir()
+    for name in ("proxy", "rules", "pyproject.toml", "README.md", "LICENSE"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "requirements").mkdir()
+    for name in ("build.txt", "runtime.txt"):
+        lock = (ROOT / "requirements" / name).read_text()
+        few = re.split(r"\n(?=\w)", lock)[:1] if name == "runtime.txt" else [lock]
+        (folder / "requirements" / name).write_text("\n".join(few) + "\n")
+    place = folder / ".ci" / "rules"
+    place.mkdir(parents=True)
+    return place
+
+
 def test_the_action_installs_what_is_locked(repository: Repository) -> None:
-    step = ACTION["runs"]["steps"][0]
+    step, home = ACTION["runs"]["steps"][0], repository.folder.parent
     ran = repository.run(
         *("bash", "-e", "-c", step["run"]),
         PYTHON=sys.executable,
         PIP_NO_COMPILE="1",  # the program is started once
-        RUNNER_TEMP=str(repository.folder.parent),
-        GITHUB_ACTION_PATH=str(ROOT / ".ci/rules"),
+        RUNNER_TEMP=str(home),
+        GITHUB_ACTION_PATH=str(checkout(home / "checkout")),
     )
     assert ran.returncode == 0
-    command = repository.folder.parent / "domicile/bin/domicile"
+    (packages,) = home.glob("domicile/lib/python*/site-packages")
+    assert len([*packages.glob("aiohappyeyeballs-*.dist-info")]) == 1
+    # the others are those of this environment, behind its own
+    (packages / "libraries.pth").write_text(sysconfig.get_path("platlib") + "\n")
+    command = home / "domicile/bin/domicile"
     assert "in order" in repository.run(str(command), "rules", "check", "rules").stdout
 
 

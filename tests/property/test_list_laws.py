@@ -241,7 +241,7 @@ async def compared(people: Office, target: bytes, body: bytes) -> None:
     people.paged += await people.by_pages(target.partition(b"?")[0], body) is not None
 
 
-@examples(60)
+@examples(30)
 @given(st.data(), st.integers(0, 5), st.sampled_from([200, 500]))
 def test_a_list_that_shows_a_change_in_doubt_is_restored_as_any_answer_is(data, at, status):
     async def tried() -> None:

@@ -12,7 +12,7 @@ from tests.support.effort import rounds
 from tests.support.exchanges import Call, Desk
 from tests.support.replicas import TwoReplicas
 
-SHARE = rounds(200)
+SHARE = rounds(100)
 #: Creates at once, ids that the application answers with, and addresses that people share.
 _TOGETHER, _IDS, _ADDRESSES = 4, 3, 3
 
@@ -86,7 +86,7 @@ async def test_creates_with_one_id_or_one_value_at_both_are_neither_lost_nor_mix
     await model.begin()
     try:
         application = OneApplication(model.desks, Random(11))
-        for _ in range(rounds(40)):
+        for _ in range(rounds(20)):
             await application.round()
             model.clock.advance(application.chance.randrange(5_000))
         assert all(desk.idle for desk in model.desks)

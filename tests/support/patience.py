@@ -12,7 +12,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -58,6 +59,17 @@ class Pace:
         while True:
             await asyncio.sleep(self._TURN)
             self._turns += 1
+
+
+@asynccontextmanager
+async def paced() -> AsyncIterator[Pace]:
+    """The pace of this process for the length of a block."""
+    pace = Pace()
+    measuring = asyncio.create_task(pace.measure())
+    try:
+        yield pace
+    finally:
+        measuring.cancel()
 
 
 # ---------------------------------------------------------------- a test without an end

@@ -26,7 +26,7 @@ from tests.support.audit import Kept as Lines
 from tests.support.clock import ManualClock
 from tests.support.exchanges import JSON, Desk
 from tests.support.fronts import Fronted, fronted
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.stores import vault_down
 from tests.support.tree import PACKAGE
 from tests.unit.redactor.exchange.test_fast_path_exchange import ANN, Place
@@ -268,8 +268,9 @@ async def test_an_owner_that_goes_away_while_the_application_acts_leaves_a_doubt
     with pytest.raises(VaultError) as caught:
         await one.general().restore_response(Response(200, JSON, answer))
     assert caught.value.code is Code.VAULT_DOWN
-    await asyncio.sleep(0.1)
-    assert {version["name"] for version in await stored(place)} == {"Ann Lee", "Bo Ek"}
+    async with asyncio.timeout(PATIENCE):
+        while {one["name"] for one in await stored(place)} != {"Ann Lee", "Bo Ek"}:  # noqa: ASYNC110  # the owner keeps both
+            await asyncio.sleep(0.01)
     read = await front.send("GET /p/1")
     restored = await read.exchange.restore_response(Response(200, JSON, answer))
     assert json.loads(restored.body)["name"] == "Bo Ek", "an answer that shows it tells"
@@ -336,8 +337,7 @@ async def test_tokens_that_are_longer_than_a_front_takes_leave_nothing(
     with pytest.raises(VaultError):
         await sent(front, ANN)
     connection._most = most
-    await asyncio.sleep(0.05)
-    assert place.idle
+    await until(lambda: place.idle)
     await done(front, ANN)
 
 
