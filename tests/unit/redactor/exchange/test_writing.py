@@ -21,9 +21,6 @@ async def words(said: str, kind: str = "PUT") -> Desk:
     )
 
 
-# ---------------------------------------------------------------------- null and empty
-
-
 @table(
     ("said", "sent", "kept"),
     [

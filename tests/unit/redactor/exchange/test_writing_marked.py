@@ -1,9 +1,15 @@
-"""Updates that carry no value: the way back of records that a delete has only marked."""
+"""Updates that carry no value (the way back of records that a delete has only marked), and how long
+the meaning of answers takes.
+"""
 
+import asyncio
+from time import perf_counter
 from typing import Any
 
 from proxy.redactor.message import RawHeaders
+from proxy.storage.changes import Unstage
 from tests.support.exchanges import FORM, HTML, JSON, Desk, desk
+from tests.support.patience import PATIENCE
 from tests.support.table import table
 
 DAY = 86_400_000
@@ -129,3 +135,22 @@ async def test_a_way_back_and_a_purge_that_a_redirect_refused_leave_it_to_404_in
     one.clock.advance(8 * DAY)
     await one.vault.maintain()
     assert await one.counts() == (0, 0, 0)  # as nothing has shown it for so long
+
+
+# ---------------------------------------------------------------------- how long it takes
+
+
+async def test_the_time_of_a_change_that_settles_another_one_is_counted_once():
+    one = await desk(
+        "{match: POST /p, create: p}", '{match: DELETE /p, delete: p, response: {id: "$[*]"}}'
+    )
+    await one.create({"name": "Ann", "email": "ann@x.example"})
+    await one.send("POST /p", {"name": "Bo"})  # it may get an id that is deleted
+    call = await one.send("DELETE /p")
+    gate, began = one.store.pause("commit", change=Unstage), perf_counter()
+    waiting = asyncio.create_task(call.answer(200, [1, 2]))
+    await asyncio.wait_for(gate.reached(), PATIENCE)
+    await asyncio.sleep(0.1)
+    gate.open()
+    await waiting
+    assert 0.09 < call.exchange.timing.settle < perf_counter() - began
