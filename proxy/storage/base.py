@@ -130,9 +130,11 @@ class Replicas(Protocol):
         """The rows and staged changes of a table that others work on."""
 
     async def overtaken(
-        self, table: str, keys: Sequence[bytes]
+        self, table: str, keys: Sequence[bytes], locks: Sequence[bytes] = ()
     ) -> list[tuple[bytes, int | None, bytes, int]]:
-        """Return what was announced of these names (``changes.Underway``)."""
+        """Return what was announced of these names (``changes.Underway``), and which of ``locks``
+        others have: each with row 0.
+        """
 
     def leads(self) -> bool:
         """Whether maintenance that one replica does for all is this one's."""

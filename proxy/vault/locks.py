@@ -5,11 +5,17 @@ So the application and the vault see updates in the same order.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
+from typing import Final
 
 from proxy.crypto.prf import Digest, either
 from proxy.storage.base import Replicas
+
+#: In the place of a salt (``Underway``): a record was deleted that the vault knew.
+ENDED: Final = b"ended"
+#: Before the name of a record that is being deleted.
+_DELETING: Final = b"delete "
 
 
 class RecordLocks:
@@ -35,6 +41,12 @@ class RecordLocks:
             return False
         self._queues[name] = None
         return True
+
+    def deleting(self, names: Sequence[bytes]) -> Sequence[bytes]:
+        """The names that a delete of these locks: where there are other replicas, further ones tell
+        them that it is one.
+        """
+        return names
 
     async def attempt(self, name: bytes) -> bool:
         """``take`` that also asks other replicas."""
@@ -106,16 +118,19 @@ class SharedLocks(RecordLocks):
             return False
         had = False
         try:
-            had = await self._replicas.lock(self._named((name,)), wait=False)
+            had = await self._replicas.lock(self.shared((name,)), wait=False)
         finally:
             if not had:
                 super().release((name,))
         return had
 
+    def deleting(self, names: Sequence[bytes]) -> Sequence[bytes]:
+        return [*names, *(_DELETING + name for name in either(names))]
+
     async def acquire(self, names: Iterable[bytes]) -> tuple[bytes, ...]:
         taken = await super().acquire(names)
         try:
-            await self._replicas.lock(self._named(taken))
+            await self._replicas.lock(self.shared(taken))
         except BaseException:
             self.release(taken)
             raise
@@ -123,10 +138,15 @@ class SharedLocks(RecordLocks):
 
     def release(self, names: Iterable[bytes]) -> None:
         digests = tuple(either(names))
-        self._replicas.unlock(self._named(digests))
+        self._replicas.unlock(self.shared(digests))
         super().release(digests)
 
-    def _named(self, names: Iterable[bytes]) -> list[bytes]:
+    def deletes(self, names: Iterable[bytes]) -> list[bytes]:
+        """The names by which other replicas see that records are being deleted."""
+        return self.shared([_DELETING + name for name in names])
+
+    def shared(self, names: Iterable[bytes]) -> list[bytes]:
+        """The names as other replicas see them."""
         return [self._table + name for name in either(names)]
 
 

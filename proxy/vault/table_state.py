@@ -15,7 +15,7 @@ from proxy.crypto.prf import either
 from proxy.storage.base import SLOTS, Replicas
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Tokenizer
-from proxy.vault.locks import RecordLocks, SharedLocks
+from proxy.vault.locks import ENDED, RecordLocks, SharedLocks
 from proxy.vault.open_columns import OpenColumns
 
 _T = TypeVar("_T")
@@ -162,14 +162,12 @@ class TableState:
     columns: OpenColumns = field(default_factory=OpenColumns)
     #: record and staging ids of exchanges under way here
     in_flight: set[int] = field(default_factory=set)
-    #: the same of all replicas, as ``look`` found it last; the very set above where this
-    #: process is the only one
+    #: the same of all replicas, as ``look`` found it last
     at_work: Container[int] = field(init=False)
     #: Names of records that were deleted, unknown to the vault, while others were being made; and
     #: when, as a sequence number.
     gone: dict[bytes, int] = field(default_factory=dict)
-    #: Names that were given while others were under way, to which record, with which salt, and
-    #: when: one of the others may turn out to be the same.
+    #: names given while others were under way, that may be the same: record, its salt, and when
     named: dict[bytes, tuple[int, bytes, int]] = field(default_factory=dict)
     #: schemas of entities whose records stand among those of the table's, with their tokens
     hosted: dict[str, Mapping[str, Tokenizer]] = field(default_factory=dict)
@@ -178,6 +176,7 @@ class TableState:
     ended: dict[bytes, int] = field(default_factory=dict)
     #: hashes of ids of which deletes are under way that the vault does not know, and how many
     ending: Counter[bytes] = field(default_factory=Counter)
+    ending_elsewhere: AbstractSet[bytes] = frozenset()  #: the same of others, as ``hear`` found it
     #: versions that answers under way may still show
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them
@@ -207,13 +206,19 @@ class TableState:
 
     async def hear(self, keys: Iterable[bytes]) -> None:
         """Learn the announcements on these names from others in flight (``gone``, ``named``)."""
-        if self.replicas is None:
+        if self.replicas is None or not isinstance(self.locks, SharedLocks):
             return
-        rows = await self.replicas.overtaken(self.table, list(either(keys)))
-        self.gone = {key: at for key, rid, _, at in rows if rid is None}
+        names = list(either(keys))
+        deletes = dict(zip(self.locks.deletes(names), names, strict=True))
+        rows = await self.replicas.overtaken(self.table, names, list(deletes))
+        self.ending_elsewhere = {deletes[name] for name, rid, _, _ in rows if rid == 0}
+        for key, _, salt, at in rows:
+            if salt == ENDED:
+                self.end(key, max(self.ended.get(key, -1), Sequencer.issued_at(at)))
+        self.gone = {key: at for key, rid, salt, at in rows if rid is None and salt != ENDED}
         self.named = {}
         for key, rid, salt, at in sorted(rows, key=itemgetter(3)):
-            if rid is not None and self.named.get(key, (0,))[0] <= rid:
+            if rid and self.named.get(key, (0,))[0] <= rid:
                 self.named[key] = rid, salt, at
 
     def stamp(self, number: int) -> int:

@@ -97,3 +97,38 @@ async def test_creates_with_one_id_or_one_value_at_both_are_neither_lost_nor_mix
             await asyncio.gather(*(application._look(desk, ident) for desk in model.desks))
     finally:
         await model.end()
+
+
+async def _gone_everywhere(desks: list[Desk], ident: int) -> None:
+    for desk in desks:
+        desk.clock.advance(1_000)
+        read = await desk.send(f"GET /p/{ident}")
+        await read.answer(404, {"error": "not found"})
+    desks[0].clock.advance(8 * 86_400_000)
+    for desk in desks:
+        await desk.vault.maintain()
+        assert await desk.counts() == (0, 0, 0)
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_create_at_one_knows_of_the_delete_of_its_id_at_the_other(known: bool) -> None:
+    """Of one that is under way, whose answer gets lost, and of one that has ended: the values stayed
+    for good.
+    """
+    model = TwoReplicas(7, False)
+    await model.begin()
+    try:
+        one, two = model.desks
+        if known:
+            first = await one.send("POST /p", {"code": "code 1", "name": "Name Number 1"})
+            await first.answer(201, {**first.json, "id": 1})
+        create = await one.send("POST /p", {"code": "code 2", "name": "Name Number 2"})
+        delete = await two.send("DELETE /p/1")
+        if known:
+            await delete.answer(204)
+        await create.answer(201, {**create.json, "id": 1})
+        if not known:
+            await delete.exchange.failed(True)
+        await _gone_everywhere(model.desks, 1)
+    finally:
+        await model.end()

@@ -196,10 +196,7 @@ class Writing:
         await self.settle(remove)
 
     async def rename(self, write: StagedWrite, key: str) -> None:
-        """The application names the record otherwise than the request did.
-
-        While another request changes that one: left as it is.
-        """
+        """The application names the record otherwise. Nothing, while another request changes it."""
         digest = self.collection.key_hash(key)
         if not await self.collection.state.locks.attempt(digest):
             return
@@ -248,6 +245,7 @@ class Writing:
     async def _lock(self, keys: Sequence[str], names: Sequence[bytes] = ()) -> None:
         locks, hash_of = self.collection.state.locks, self.collection.key_hash
         names = names or ([hash_of(keys[0])] if len(keys) == 1 else await each(hash_of, keys))
+        names = locks.deleting(names) if self._operation.verb is Verb.DELETE else names
         if len(names) == 1 and locks.take(names[0]):
             self.locks = (names[0],)
         else:

@@ -47,6 +47,8 @@ _IDLE: Final = (
 _AT_WORK: Final = "SELECT id FROM flight WHERE name = $1 AND writer <> $2"
 _OVERTAKEN: Final = (
     "SELECT key, rid, salt, at FROM overtaken WHERE name = $1 AND key = ANY($2::bytea[])"
+    " UNION ALL SELECT name, 0, ''::bytea, 0 FROM locks"
+    " WHERE name = ANY($3::bytea[]) AND writer <> $4"
 )
 _FORGET: Final = (
     "DELETE FROM overtaken AS o WHERE o.at < (extract(epoch FROM clock_timestamp())::bigint"
@@ -106,9 +108,10 @@ class DatabaseReplicas:
         return {raw[0] for raw in await self._link.fetch(_AT_WORK, table, self._link.writer_id)}
 
     async def overtaken(
-        self, table: str, keys: Sequence[bytes]
+        self, table: str, keys: Sequence[bytes], locks: Sequence[bytes] = ()
     ) -> list[tuple[bytes, int | None, bytes, int]]:
-        return [tuple(raw) for raw in await self._link.fetch(_OVERTAKEN, table, list(keys))]
+        values = table, list(keys), list(locks), self._link.writer_id
+        return [tuple(raw) for raw in await self._link.fetch(_OVERTAKEN, *values)]
 
     async def lock(self, names: Sequence[bytes], *, wait: bool = True) -> bool:
         if not names:

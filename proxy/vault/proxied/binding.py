@@ -25,6 +25,7 @@ from proxy.storage.rows import SEEN_IN_PAGE, Past, Row, RowState, Staged, Staged
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.genuine import may_end
+from proxy.vault.locks import ENDED
 from proxy.vault.seal import RecordSealer
 
 #: Records that are processed between two turns of the event loop.
@@ -43,21 +44,17 @@ class StagedWrite(msgspec.Struct, eq=False):
     tokens: Mapping[str, tuple[TokenizedValue, ...]]
     row: Row | None  #: the live row as it was; ``None`` for a new record
     live: RecordBody | None = None
-    #: the staged change; ``None`` for a new record, and where nothing changes
-    sid: int | None = None
+    sid: int | None = None  #: the staged change; ``None``: a new record, or nothing changes
     key: str | None = None
     own: frozenset[str] = frozenset()
     masked: frozenset[str] = frozenset()  #: fields in which the mask of a value came back
     salt: bytes = b""
     sealer: RecordSealer | None = None  #: of a new record
-    #: whether the application gave it the id of another record that the vault has
-    displaces: bool = False
-    #: a record that has no name, and the newer one that has its name; 0: there is none
-    twins: tuple[int, int] = (0, 0)
+    displaces: bool = False  #: whether it got the id of another record that the vault has
+    twins: tuple[int, int] = (0, 0)  #: a nameless record, and the newer one with its name; 0: none
     promoted: RecordBody | None = None  #: live version after the update, once accepted
     keep: int | None = None  #: of a delete: for how long values stay; 0: until another delete
-    #: an accepted change of several records, and the answer names others: nobody knows of this one
-    unnamed: bool = False
+    unnamed: bool = False  #: accepted with several, and the answer names others alone
     #: accepted, and nothing tells whether it was carried out: an update keeps the version before, a
     #: delete that only marks is put off while the record is shown
     both: bool = False
@@ -208,7 +205,8 @@ def decided(
             twice[rid], twins[rid] = salt, own
             changes.append(releasing(collection, rid, salt, Release(binding.key, own, binding.at)))
         changes.append(binding)
-        if (state.ended or state.ending) and may_be_deleted(collection, binding, since(own)):
+        doubtful = state.ended or state.ending or state.ending_elsewhere
+        if doubtful and may_be_deleted(collection, binding, since(own)):
             changes.append(delete_in_doubt(collection, binding, salts[own]))
     for rid, salt in twice.items():
         changes.append(accepting(collection, rid, salt, binds[0].at))
@@ -220,12 +218,12 @@ def decided(
 
 
 def may_be_deleted(collection: Collection, binding: Bind, since: int) -> bool:
-    """Whether a delete of this key has ended since that instant, of another record that had it, or
-    one is under way of an id that is unknown: the application may have deleted both, or given the
-    id again.
+    """Whether a delete of this key has ended since then, of another record, or one of an unknown id
+    is under way: the application may have deleted both, or given the id again.
     """
     state, keys = collection.state, list(either((binding.key,)))
-    return any(one in state.ending or state.ended.get(one, -1) >= since for one in keys)
+    ended = any(state.ended.get(one, -1) >= since for one in keys)
+    return ended or any(one in state.ending or one in state.ending_elsewhere for one in keys)
 
 
 def delete_in_doubt(collection: Collection, binding: Bind, salt: bytes) -> StageRow:
@@ -348,12 +346,17 @@ def forget_staged(collection: Collection, writes: Sequence[StagedWrite]) -> None
 
 
 async def finish(
-    collection: Collection, writes: Sequence[StagedWrite], changes: Sequence[Change]
+    collection: Collection,
+    writes: Sequence[StagedWrite],
+    changes: Sequence[Change],
+    deleted: Sequence[bytes] = (),
 ) -> None:
-    """Commit what ends the part of these records in their exchange."""
+    """Commit what ends the part of these records in their exchange; ``deleted``: their keys."""
     if collection.state.replicas is not None:
         ids = [one for item in writes for one in (item.rid, item.sid) if one is not None]
-        changes = [*changes, Underway(ended=tuple(ids))]
+        at = collection.state.stamp(collection.context.sequence()) if deleted else 0
+        names = [(one, None, ENDED, at) for one in either(deleted)]
+        changes = [*changes, Underway(ended=tuple(ids), names=tuple(names))]
     if changes:
         await collection.store.commit(collection.table, changes)
     forget_staged(collection, writes)

@@ -58,7 +58,8 @@ async def deleted(collection: Collection, writes: Sequence[StagedWrite]) -> None
             if item.row.key is not None:
                 collection.state.end(item.row.key, collection.clock())
     if gone:
-        await finish(collection, gone, [Remove(item.rid) for item in gone])
+        keys = [key for item in gone if item.row is not None and (key := item.row.key) is not None]
+        await finish(collection, gone, [Remove(item.rid) for item in gone], keys)
         collection.observe("deleted", len(gone))
 
 

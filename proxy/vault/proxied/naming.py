@@ -178,6 +178,8 @@ async def bind_shown(
             joined = await Displacement(lambda _: texts, (one.rid,)).changes(collection, twins)
             joins = [change for some in joined.values() for change in some]
             changes = [*displaced, one, *joins]
+        if state.replicas is not None:
+            await state.hear([one.key])
         # with no gap after this
         if any(began < state.ended.get(key, -1) for key in either((one.key,))):
             return False
