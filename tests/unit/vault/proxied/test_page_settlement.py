@@ -166,7 +166,7 @@ class Others:
     async def at_work(self, _table: str) -> set[int]:
         return set()
 
-    async def overtaken(self, _table: str, _names: list[bytes]) -> list[tuple[bytes, ...]]:
+    async def overtaken(self, _table: str, *_names: list[bytes]) -> list[tuple[bytes, ...]]:
         return []
 
 
