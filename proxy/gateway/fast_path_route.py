@@ -18,7 +18,7 @@ from proxy.redactor.message import Request
 from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import View
 
-_READ = Verb.READ  # looked up several times slower in it
+_CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
 
 
 class _Plans(dict[View | None, OrdinaryPlan | None]):
@@ -98,7 +98,10 @@ def _same_fields(
     fields = fields._replace(headers=headers)
     plans: _Plans | None = None
     operation = match.operation
-    if (operation.verb is _READ) is not bool(head.length) and rewriting.is_usual(head, headers):
+    # the general way looks for earlier attempts
+    again = operation.verb is _CREATE and field(head.headers, b"idempotency-key") is not None
+    carries = (operation.verb is _READ) is not bool(head.length)
+    if carries and not again and rewriting.is_usual(head, headers):
         plans = _Plans(lambda view: rules.fast_path(match, headers, view))
         if all(plans[view] is None for view in operation.endpoint.views or (None,)):
             plans = None  # whoever calls

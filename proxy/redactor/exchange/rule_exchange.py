@@ -129,6 +129,7 @@ class RuleExchange:
             if body is not None and self._joined.checks:
                 await refuse_invalid(self._joined, request, body, self._ids)
             if writing is not None and (items or self._ids or operation.verb is _DELETE):
+                writing.headers = request.headers
                 await writing.stage(items, self._ids, marks)
         except VaultError as error:
             raise await run_in_thread(long, explained, error, self._joined, request, body) from None

@@ -9,7 +9,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import FEW, discard, each
 from proxy.redactor.exchange.bound_operation import BoundOperation, hidden, stored_before
-from proxy.redactor.message import Timing
+from proxy.redactor.message import RawHeaders, Timing, header
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Verb
 from proxy.redactor.words import Absent, Empty, Nulls, OwnMask, OwnToken
@@ -49,6 +49,7 @@ class Writing:
         #: how the application names the one record, where the request spelled it otherwise
         self.renamed: str | None = None
         self._shared = self._ended = self.untold = False
+        self.headers: RawHeaders = ()  #: of the request
         self.named: Sequence[str] = ()  #: the ids of a delete
         self._unknown: Sequence[bytes] = ()  #: of these, those that the vault did not know
         self.refused = set[str]()  #: ids of which the answer says that they were not changed
@@ -56,9 +57,8 @@ class Writing:
     async def stage(
         self, items: Sequence[BodyObject], ids: Sequence[str], marks: Sequence[bytes] = ()
     ) -> None:
-        """Make the request's changes durable. Raises ``VaultError``; nothing is stored then.
-
-        ``marks``: the one record that it changes must have one of these.
+        """Make the request's changes durable; its one record must have one of ``marks``. Raises
+        ``VaultError``; nothing is stored then.
         """
         started = perf_counter()
         try:
@@ -66,7 +66,9 @@ class Writing:
                 lone = len(items) == 1
                 drafts = [self._draft(items[0])] if lone else await each(self._draft, items)
                 keys = [None] * len(drafts)
-                self.writes = await staging.stage_creates(self.collection, drafts, keys)
+                again, label = header(self.headers, b"idempotency-key"), self._operation.label
+                attempt = merge_duplicates.attempt_of(self.collection, label, again)
+                self.writes = await staging.stage_creates(self.collection, drafts, keys, attempt)
             elif self._operation.verb is _UPDATE:
                 await self._stage_updates(items, ids)
             else:

@@ -53,10 +53,10 @@ class StagedWrite(msgspec.Struct, eq=False):
     displaces: bool = False  #: whether it got the id of another record that the vault has
     twins: tuple[int, int] = (0, 0)  #: a nameless record, and the newer one with its name; 0: none
     promoted: RecordBody | None = None  #: live version after the update, once accepted
+    attempt: bytes = b""  #: finds a new record that is sent again
     keep: int | None = None  #: of a delete: for how long values stay; 0: until another delete
     unnamed: bool = False  #: accepted with several, and the answer names others alone
-    #: accepted, and nothing tells whether it was carried out: an update keeps the version before, a
-    #: delete that only marks is put off while the record is shown
+    #: accepted, and nothing tells whether it was carried out: the version before stays as well
     both: bool = False
 
 

@@ -35,18 +35,22 @@ from proxy.vault.body import (
     next_generation,
 )
 from proxy.vault.collection import Collection
-from proxy.vault.earlier_values import keeping, stored_values
+from proxy.vault.earlier_values import RECORD_ID, keeping, stored_values
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import accepting, is_over, is_unsure_mark, releasing
+from proxy.vault.proxied.binding import (
+    StagedWrite,
+    accepting,
+    is_over,
+    is_unsure_mark,
+    releasing,
+)
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.recognize import visible_pending
 from proxy.vault.records.attachment_metadata import adopted
 
-#: How often a record joins one that changes meanwhile.
-_TRIES = 8
+_TRIES = 8  #: how often a record joins one that changes meanwhile
 #: Tokens that tell their record from others.
-_TELLING = (Resolution.SEALED, Resolution.INDEXED)
-
+_TELLING = Resolution.SEALED, Resolution.INDEXED
 
 #: The changes that join two records: their ids, the object that shows them as one, where it tells
 #: what is live, and whether another change of the second may be under way.
@@ -155,6 +159,27 @@ async def join_shown(
         collection.observe("reconciled")
         return True
     return False
+
+
+def attempt_of(collection: Collection, label: str, key: bytes | None) -> bytes:
+    """What finds a new record in the index that is sent again under that idempotency key of the
+    application's, by the operation of that label; empty where there is no key.
+    """
+    return collection.token_hash(RECORD_ID, f"\0{label} {key.decode('latin-1')}") if key else b""
+
+
+async def attempts_before(collection: Collection, write: StagedWrite) -> dict[int, int]:
+    """The records without a name of earlier attempts to make the same one, each with that one."""
+    hits = await collection.store.by_tokens(collection.table, [write.attempt])
+    rids = {rid for several in hits.values() for rid in several if rid < write.rid}
+    opened, texts = await open_with_staged(collection, rids, ()), _texts(write.content)
+    same = (rid for rid, one in opened.items() if not one.row.key and _texts(one.live) == texts)
+    return dict.fromkeys(same, write.rid)
+
+
+def _texts(content: RecordBody | None) -> dict[str, list[str]]:
+    values = content.values if content is not None else {}
+    return {name: [one.text for one in several] for name, several in values.items()}
 
 
 def gone_since(collection: Collection, objects: Sequence[AnswerObject], began: int) -> set[int]:

@@ -49,17 +49,13 @@ from proxy.vault.proxied.binding import (
     may_be_deleted,
     still_open,
 )
-from proxy.vault.proxied.merge_duplicates import renumbered, telling_hashes
+from proxy.vault.proxied.merge_duplicates import attempts_before, renumbered, telling_hashes
 from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
 from proxy.vault.proxied.promotion import rebase
 
 #: Versions in doubt with which a record is still joined: each create opens and judges all of them.
 _MOST_VERSIONS: Final = 31
-
-
-#: How often names are given again where other records get them meanwhile.
-_TRIES: Final = 8
-
+_TRIES: Final = 8  #: how often names are given again where other records get them meanwhile
 #: Records that lose their ids, each with the one that gets it.
 _Twins = dict[int, int]
 
@@ -83,6 +79,7 @@ class Displacement(NamedTuple):
     #: makes other writers of these records wait
     hold: Callable[[Sequence[bytes]], Awaitable[None]] = _waiting
     under_way: bool = False  #: a change of the record with the id is, or may be
+    attempts: Mapping[int, int] = {}  #: earlier ones to make a record that the answer does not show
 
     async def changes(
         self, collection: Collection, twins: _Twins
@@ -124,9 +121,11 @@ async def bind(
     An id that another record got meanwhile is of both: an update by id overtook the answer to the
     create, or a form was sent twice. The newer one has the key.
 
-    A record that got a name from another answer meanwhile keeps that one; where it was deleted by
-    that name, it stays deleted.
+    A record that got a name from another answer meanwhile keeps that one, or stays deleted by it.
     """
+    first = pairs[0][0]
+    if displacement is not None and first.attempt and not displacement.tokens_of(first.rid):
+        displacement = displacement._replace(attempts=await attempts_before(collection, first))
     naming = _Naming(collection, await bindings(collection, pairs), displacement)
     for attempt in range(_TRIES):
         if collection.state.replicas is not None:
@@ -248,7 +247,8 @@ class _Naming:
         self.twins |= self._displaced_by()
 
     def _displaced_by(self) -> _Twins:
-        return {one.holder or 0: one.rid for one in self.displaced if isinstance(one, Release)}
+        twins = {one.holder or 0: one.rid for one in self.displaced if isinstance(one, Release)}
+        return {**self._displacement.attempts, **twins} if self._displacement else twins
 
 
 def joining(

@@ -45,9 +45,12 @@ _UPDATE, _DELETE = StagedKind.UPDATE, StagedKind.DELETE
 
 
 async def stage_creates(
-    collection: Collection, drafts: Sequence[ProxiedDraft], keys: Sequence[str | None]
+    collection: Collection,
+    drafts: Sequence[ProxiedDraft],
+    keys: Sequence[str | None],
+    attempt: bytes = b"",
 ) -> list[StagedWrite]:
-    """Keep the values of new records, not yet bound to a record of the application."""
+    """Keep the values of new records, not yet bound; ``attempt``: finds one that is sent again."""
     for _ in range(_TRIES):
         writes: list[StagedWrite] = []
         for draft, key in zip(drafts, keys, strict=True):
@@ -56,6 +59,7 @@ async def stage_creates(
                 await give_way()
         if len(writes) > 1 and collection.small:
             await _tell_apart(collection, writes, drafts)
+        writes[0].attempt = attempt if len(writes) == 1 else b""
         if await _stage(collection, writes):
             return writes
     raise _full(collection)
@@ -374,6 +378,7 @@ async def _staging_change(collection: Collection, item: StagedWrite, *, shared: 
             }
             unique = set()
         if item.row is None:
+            hashes |= {item.attempt} if item.attempt else set()
             row = collection.new_row(item.content, item.rid, item.salt, item.sealer)
             if collection.parts.names:
                 look = collection.parts.hashes

@@ -33,8 +33,9 @@ class Rules:
 def route(
     method: str = "GET", *fields: bytes, target: str = "/p/1", rules: Any = None
 ) -> FastPathRoute | None:
-    verb = Verb.READ if method == "GET" else Verb.UPDATE
-    length = (b"Content-Type: application/json", b"Content-Length: 5") if method == "PUT" else ()
+    verb = {"GET": Verb.READ, "POST": Verb.CREATE}.get(method, Verb.UPDATE)
+    carries = method in ("PUT", "POST")
+    length = (b"Content-Type: application/json", b"Content-Length: 5") if carries else ()
     lines = [f"{method} {target} HTTP/1.1".encode(), b"Host: app.test", *length, *fields]
     data = b"\r\n".join(lines)
     head = parse_request_head(data + b"\r\n\r\n", len(data), Heads())
@@ -63,10 +64,16 @@ def test_the_head_for_the_application_lacks_its_length_alone() -> None:
         ("GET", "/p/1", b"Connection: close"),
         ("PUT", "/p/1", b"Expect: 100-continue"),
         ("PUT", "/p/1", b"Content-Encoding: gzip"),
+        ("POST", "/p", b"Idempotency-Key: order-1"),
     ],
 )
 def test_a_head_that_asks_for_more_has_none(method: str, target: str, field: bytes) -> None:
     assert route(method, field, target=target) is None
+
+
+def test_a_create_has_one_unless_it_may_be_sent_again() -> None:
+    assert route("POST", target="/p") is not None
+    assert route("PUT", b"Idempotency-Key: order-1") is not None
 
 
 def test_a_read_knows_the_tags_that_its_caller_has_and_the_application_is_not_asked() -> None:

@@ -9,13 +9,14 @@ from proxy.tokenization import SHAPES
 from proxy.vault.collection import TableSpec
 from proxy.vault.expiry import reap
 from proxy.vault.proxied.anywhere import reveal_anywhere
-from proxy.vault.proxied.binding import StagedWrite, accept
+from proxy.vault.proxied.binding import RECONCILE_GRACE, StagedWrite, accept
 from proxy.vault.proxied.merge_duplicates import keep
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
+from tests.support.exchanges import JSON, USUAL, desk_of, rule_text
 from tests.support.memory import MemoryStore
 from tests.support.stores import FailingStore
 from tests.support.table import table
@@ -413,3 +414,31 @@ async def test_a_token_that_too_many_share_leads_to_none() -> None:
     held = await nameless(bench, name="Ann", email="all@example.com")
     assert (await show(bench, "1", *all_of(held)))[0] is None
     assert await bench.people.by_key(["1"]) == {}
+
+
+@table("by", ["the same key", "another key", "other values"])
+@table("ends", ["failed", "killed", "late"])
+async def test_a_create_that_is_sent_again_under_one_key_keeps_what_the_first_one_stored(by, ends):
+    """The application has the tokens of the first, and answers the repetition with the id alone: they
+    were dropped after a week without a reader.
+    """
+    one = await desk_of(rule_text(*USUAL))
+    key = (*JSON, (b"Idempotency-Key", b"order-1"))
+    first = await one.send("POST /p", ANN, key)
+    if ends == "failed":
+        await first.exchange.failed(True)
+    if ends == "killed":
+        one = await desk_of(rule_text(*USUAL), one)
+    other = (*JSON, (b"idempotency-key", b"order-2")) if by == "another key" else key
+    again = await one.send("POST /p", {**ANN, "name": "Bo"} if by == "other values" else ANN, other)
+    await again.answer(201, {"id": 1})
+    if ends == "late":
+        await first.exchange.failed(True)
+    for _ in range(2):
+        one.clock.advance(RECONCILE_GRACE + 2 * WEEK)
+        await reap(one.people, WEEK)
+    assert (await one.counts())[:2] == (1, 0)
+    shown = await one.shown({"id": 1, **first.json})
+    assert (shown == {"id": 1, **ANN}) is (by == "the same key")
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
