@@ -162,7 +162,7 @@ async def join_shown(
 
 
 def attempt_of(collection: Collection, label: str, key: bytes | None) -> bytes:
-    """What finds a new record in the index that is sent again under that idempotency key of the
+    """The hash that finds a new record that is sent again under that idempotency key of the
     application's, by the operation of that label; empty where there is no key.
     """
     return collection.token_hash(RECORD_ID, f"\0{label} {key.decode('latin-1')}") if key else b""
