@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 import urllib.request
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from tests.support.lives import write_command
 from tests.support.patience import PATIENCE
-from tests.support.ports import closed_port
+from tests.support.ports import hold_port
 from tests.support.tree import ROOT
 
 PAGE = (ROOT / "docs/runbook.md").read_text("utf-8")
@@ -45,8 +46,10 @@ class Installation:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process: subprocess.Popen[bytes] | None = None
-        with closed_port() as proxy, closed_port() as vault, closed_port() as admin:
-            ports = {"proxy": proxy, "vault": vault, "admin": admin}
+        held = {name: hold_port() for name in ("proxy", "vault", "admin")}
+        for _, holder in held.values():  # nobody else gets them between two lines of the page
+            weakref.finalize(self, os.close, holder)
+        ports = {name: port for name, (port, _) in held.items()}
         listen = ", ".join(f"{name}: '127.0.0.1:{port}'" for name, port in ports.items())
         (folder / "domicile.yaml").write_text(f"listen: {{{listen}}}\n")
         for name in ("rules", "rules.new"):
