@@ -53,11 +53,9 @@ from proxy.vault.proxied.merge_duplicates import attempts_before, renumbered, te
 from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
 from proxy.vault.proxied.promotion import rebase
 
-#: Versions in doubt with which a record is still joined: each create opens and judges all of them.
-_MOST_VERSIONS: Final = 31
+_MOST_VERSIONS: Final = 31  #: in doubt, with which a record is still joined: all are judged
 _TRIES: Final = 8  #: how often names are given again where other records get them meanwhile
-#: Records that lose their ids, each with the one that gets it.
-_Twins = dict[int, int]
+_Twins = dict[int, int]  #: records that lose their ids, each with the one that gets it
 
 
 async def _waiting(_: Sequence[bytes]) -> None:
@@ -290,8 +288,7 @@ def joining(
     ]
 
 
-#: A version of the record before, with its request where that is in doubt.
-_Version = tuple[Staged | None, RecordBody]
+_Version = tuple[Staged | None, RecordBody]  #: of before, with its request where it is in doubt
 
 
 def _renumbered(before: OpenRow, home: OpenRow) -> list[_Version]:

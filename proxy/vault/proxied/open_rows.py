@@ -29,9 +29,7 @@ from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.seal import Tampered
 from proxy.vault.table_state import Opening, PageRecord, opening_of
 
-#: Rows that are opened between two turns of the event loop, and such that are compared with what
-#: was opened before.
-_OPENED, _LOOKED_AT = 16, 100
+_OPENED, _LOOKED_AT = 16, 100  #: rows between two turns of the event loop: opened, and compared
 
 
 class AnswerObject(msgspec.Struct, frozen=True):
@@ -82,10 +80,7 @@ class OpenRow(msgspec.Struct):
 
     @property
     def token_texts(self) -> frozenset[str]:
-        """The texts of all tokens, whatever their field.
-
-        Asked for only once a token stands where it opens nothing.
-        """
+        """The texts of all tokens of any field, for one that stands where it opens nothing."""
         if self._texts is None:
             self._texts = frozenset(token for _, token in self.values)
         return self._texts
@@ -99,13 +94,20 @@ class OpenRow(msgspec.Struct):
     def values_at(
         self, places: Sequence[tuple[str, str]]
     ) -> Mapping[str, tuple[TokenizedValue, ...]]:
-        """The values of an object's (field, token): live, or of versions that it shows accepted."""
-        fields = dict(self.live.values)
+        """The values of an object's (field, token): live, or of versions that it shows accepted, or
+        alone to have what it shows in a field where values have one token.
+        """
+        fields, here = dict(self.live.values), set(places)
         versions, older = self.versions()
         verdicts = taken(places, self.live, versions, older)
         for at, (version, verdict) in enumerate(zip(versions, verdicts, strict=True)):
-            for name, values in version.values.items() if verdict else ():
-                if at in older or newest(values) > newest(fields.get(name, ())):
+            for name, values in version.values.items():
+                before, tokens = fields.get(name, ()), {(name, one.token) for one in values}
+                shows = at in older or newest(values) > newest(before)
+                if not verdict:
+                    shows = len(tokens) < len(values) and not here.isdisjoint(tokens)
+                    shows &= here.isdisjoint((name, one.token) for one in before)
+                if shows:
                     fields[name] = values
         return fields
 
@@ -248,9 +250,7 @@ async def open_page(collection: Collection, runs: Sequence[PageRun]) -> list[Pag
 async def _records(
     collection: Collection, run: PageRun, start: int, rows: Sequence[Row | None]
 ) -> list[PageRecord | None]:
-    """The records of some objects of a run, from one on, by their rows: as they were opened lately,
-    where all is as it was then.
-    """
+    """The records of a run's objects from one on, as opened lately where nothing has changed."""
     records: list[PageRecord | None] = [None] * len(rows)
     memory, edition = collection.opened, collection.sealer.edition
     young, old = memory.openings(collection, edition)

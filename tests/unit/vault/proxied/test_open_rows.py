@@ -8,6 +8,7 @@ from proxy.vault.proxied import open_rows as room
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject, open_current, open_with_staged
 from proxy.vault.proxied.staging import stage_creates, stage_updates
+from tests.support.exchanges import FIELDS, USUAL, desk_of, rule_text
 from tests.support.vaults import Bench, draft, make_bench, token
 
 
@@ -141,3 +142,21 @@ async def test_small_tokens_open_only_the_record_whose_sealed_name_the_object_ha
     )
     swapped = [AnswerObject("0", dates[1].places), AnswerObject("1", dates[0].places)]
     assert await texts(bench, swapped) == [None, None]
+
+
+async def test_values_of_an_earlier_version_that_have_one_token_are_shown_in_their_order():
+    """Spellings of one address in a list, of a create whose answer got lost, beside later updates."""
+    field = 'mails: {kind: email, token: {shape: email, same: true}, at: "$.mails[*]"}'
+    one = await desk_of(rule_text(*USUAL, fields=(*FIELDS, field)))
+    phone, mails = "08-123 456 78", ["bo@example.se", "Bo@Example.se", "cy@example.se"]
+    create = await one.send("POST /p", {"phone": phone, "mails": mails})
+    await create.exchange.failed(True)
+    stored = {"id": 1, **create.json}
+    read = await one.send("GET /p/1")
+    for body in ({"phone": "08-9"}, {"name": "Bo"}):
+        change = await one.send("PATCH /p/1", body)
+        stored |= change.json
+        await change.answer(200, {"id": 1, **change.json})
+        if "phone" in body:
+            await read.answer(200, stored)  # older than the change: both are one record
+    assert await one.shown(stored) == {"id": 1, "phone": "08-9", "mails": mails, "name": "Bo"}
