@@ -219,6 +219,7 @@ class _Naming:
         changes, self.overtaken, self.twins = decided(collection, self.open, self._salts)
         self.twins |= self._displaced_by()
         if displacement is not None and not self.twins.items() <= self._joined.keys():
+            self._take_back()
             await displacement.hold([one.key for one in self.open])
             await self._displace(changes)
             self._joined = await displacement.changes(collection, self.twins)
@@ -227,16 +228,21 @@ class _Naming:
         try:  # with no gap after the decision
             await collection.store.commit(collection.table, [*self.displaced, *changes, *joins])
         except Conflict:
+            self._take_back()
             before, self._joined = len(self.open), {}
             self.open = await still_open(collection, self.open)
             left = set(self.open)
             await self._displace([one for one in changes if one in left])
             self.stuck += not self.displaced and len(self.open) == before
             return False
-        if joins:
-            for pair in self.twins.items():
-                collection.state.retired.join(*pair)
+        for pair in self.twins.items() if joins else ():
+            collection.state.retired.join(*pair)
         return True
+
+    def _take_back(self) -> None:
+        """Names that are not given yet are nothing that others may join."""
+        own, state = {one.rid for one in self.open}, self._collection.state
+        state.named = {key: of for key, of in state.named.items() if of[0] not in own}
 
     async def _displace(self, changes: Sequence[Change]) -> None:
         """Find out who has the names by now."""
@@ -279,8 +285,7 @@ def joining(
         one: None for _, old in versions for one in telling_hashes(collection, stored_values(old))
     }
     return [
-        # it is as it was read
-        Replace(collection.same_row(before.row, before.live), before.row.version),
+        Replace(collection.same_row(before.row, before.live), before.row.version),  # as it was read
         *_versions(collection, home, versions, taken, fresh=fresh),
         *_deletes(collection, before, home),
         Remove(before.row.rid, keep_past=True),
@@ -383,9 +388,7 @@ def _versions(
 
 
 def _deletes(collection: Collection, before: OpenRow, home: OpenRow) -> list[Change]:
-    """The changes that put deletes in doubt of the record before in doubt of the other: they are of
-    its id.
-    """
+    """The changes that put deletes in doubt of the record before in doubt of the other."""
     rid, sequence = home.row.rid, collection.context.sequence
     sealer = collection.sealer.record(rid, home.row.salt)
     moved = [_moved(one, sequence(), rid) for one, version in before.staged if version is None]

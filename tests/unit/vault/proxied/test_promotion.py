@@ -160,3 +160,21 @@ async def test_a_create_that_is_joined_to_another_one_is_kept_where_that_shows_t
     for _ in range(2):
         one.clock.advance(RECONCILE_GRACE + 1)
         assert await one.shown({"id": 1, **last.json}) == {"id": 1, **card(2)}
+
+
+async def test_a_create_that_shares_its_id_with_one_that_is_just_getting_it_outlives_that() -> None:
+    """It was made a part of that record, which had no id yet, and went with it a week later."""
+    one = await desk_of(rule_text(*USUAL, fields=(*FIELDS, PIN)))
+    await one.create(card(1))
+    last, other = await one.send("POST /p", card(2)), await one.send("POST /p", card(3))
+    gate = one.store.pause("by_keys")
+    answered = asyncio.ensure_future(other.answer(200, {"id": 1, **other.json}))
+    await gate.reached()
+    assert await last.seen(200, {"id": 1, **last.json}) == {"id": 1, **card(2)}
+    answered.cancel()  # its process is killed
+    gate.open()
+    one = await desk_of(rule_text(*USUAL, fields=(*FIELDS, PIN)), one)
+    for _ in range(2):
+        one.clock.advance(RECONCILE_GRACE + 14 * 86_400_000)
+        await one.vault.maintain()
+    assert await one.shown({"id": 1, **last.json}) == {"id": 1, **card(2)}
