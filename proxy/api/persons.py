@@ -44,6 +44,7 @@ class _Walked(msgspec.Struct):
 
     holders: list[tuple[Records, PersonRecord]]
     looked: int = 0
+    counted: int = 0  #: among them, those that the caller may know of
     unreadable: int = 0
     schemas: list[str] = []
     next: str | None = None
@@ -153,6 +154,8 @@ async def _walk(call: ApiRequest, sought: PersonValues, schemas: list[Records]) 
         part = await find_person_records(schemas[at], sought, position.after, 1)
         walked.holders += [(schemas[at], one) for one in part.holders]
         walked.looked += part.looked
+        # a filter endpoint is asked about holders alone: of others nobody knows who may count them
+        walked.counted += part.looked if schemas[at].gate is None else len(part.holders)
         walked.unreadable += part.unreadable
         if part.last is not None:
             position = _Position(position.schema, part.last)
@@ -188,7 +191,7 @@ def _cursors(call: ApiRequest, sought: PersonValues) -> tuple[Records, bytes]:
 def _meta(walked: _Walked) -> dict[str, Any]:
     meta: dict[str, Any] = {
         "count": len(walked.holders),
-        "looked_at": walked.looked,
+        "looked_at": walked.counted,
         "schemas": walked.schemas,
         "next": walked.next,
     }

@@ -51,7 +51,7 @@ from proxy.net.listener import MutualCertificates, listen
 from proxy.net.memory_budget import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import cannot_listen, copied
-from proxy.net.tls import client_context
+from proxy.net.tls import client_context, valid_until
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.reload import Reloader, RuleFiles
@@ -107,7 +107,7 @@ async def serving_fronts(
         factory = partial(owner.connection, _is_own)
         owner.servers.append(await loop.create_unix_server(factory, sock=copied(number)))
     if remote is not None and certificates is not None:
-        admit = partial(_is_named, frozenset(settings.remote.clients))
+        admit = partial(is_named, frozenset(settings.remote.clients))
         factory = partial(owner.connection, admit)
         try:
             server = await loop.create_server(factory, *remote, ssl=certificates.context)
@@ -132,10 +132,15 @@ def _is_own(transport: asyncio.BaseTransport) -> bool:
     return user in (0, os.getuid())
 
 
-def _is_named(names: frozenset[str], transport: asyncio.BaseTransport) -> bool:
-    """Whether the certificate that was shown, and verified, is for one of these names."""
-    named = certified_names(transport.get_extra_info("peercert") or {})
-    if names.isdisjoint(named):
+def is_named(names: frozenset[str], transport: asyncio.BaseTransport) -> bool:
+    """Whether the certificate that was shown, and verified, is for one of these names, and has not
+    ended since.
+    """
+    shown = transport.get_extra_info("peercert") or {}
+    if system_clock() >= valid_until(shown):
+        _log.warning("the certificate of an instance that uses this vault has ended")
+        return False
+    if names.isdisjoint(certified_names(shown)):
         _log.warning("a certificate was shown that is not for a name in remote.clients")
         return False
     return True

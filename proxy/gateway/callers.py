@@ -27,6 +27,7 @@ from proxy.gateway.ports import ActiveRules
 from proxy.net.hop_headers import authority
 from proxy.net.outbound import IssuerClient, Outbound
 from proxy.net.response import RequestContext
+from proxy.net.tls import valid_until
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Match, Operation, Position, Verb
 from proxy.redactor.views import (
@@ -99,6 +100,13 @@ class _Credential(NamedTuple):
     token: str
 
 
+class _Certificate(NamedTuple):
+    """What a caller showed as its connection began."""
+
+    shown: Mapping[str, Any]
+    ends: int  #: as instants of clocks are
+
+
 class Admission:
     """Limits on callers: from where, how often. ``hearers`` are told of outsiders and refusals."""
 
@@ -152,7 +160,7 @@ class Callers:
         self._outbound = outbound
         self._clock = clock
         self._readers: dict[CallerRule, TokenReader[_Roles]] = {}
-        self._certificates: WeakKeyDictionary[asyncio.BaseTransport, Mapping[str, Any]] = (
+        self._certificates: WeakKeyDictionary[asyncio.BaseTransport, _Certificate] = (
             WeakKeyDictionary()
         )
 
@@ -259,9 +267,11 @@ class Callers:
             return frozenset()
         certificate = self._certificates.get(transport)
         if certificate is None:
-            certificate = transport.get_extra_info("peercert") or {}
-            self._certificates[transport] = certificate
-        return certified_roles(certificate, part)
+            shown = transport.get_extra_info("peercert") or {}
+            certificate = self._certificates[transport] = _Certificate(shown, valid_until(shown))
+        if self._clock() >= certificate.ends:  # verified once, and the connection may last
+            return frozenset()
+        return certified_roles(certificate.shown, part)
 
     def _reader(self, rule: CallerRule, outbound: Outbound) -> TokenReader[_Roles]:
         client = IssuerClient(outbound, rule.url, rule.credentials)

@@ -6,10 +6,11 @@ connection.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from time import perf_counter
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from proxy.errors import Code, VaultError
 from proxy.gateway import headers as rewriting
@@ -43,7 +44,9 @@ from proxy.telemetry import logs
 _log = logs.logger("web")
 
 #: What asks for the change of protocol, before the end of a head.
-UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+UPGRADE: Final = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+#: Pings of one side that may wait for their pongs.
+_PINGS: Final = 16
 
 
 async def restore_stream(
@@ -199,6 +202,8 @@ class _Relay:
         self._tunnel = tunnel
         self._stream, self._confirm = messages
         self._write_timeout = write_timeout
+        self._pinged: dict[bytes, bytes] = {}  #: contents of the caller's pings, by stand-in
+        self._asked: dict[bytes, bytes] = {}  #: contents of pings of the application
 
     async def carry(
         self,
@@ -238,8 +243,8 @@ class _Relay:
             content = await self._stream.redact(_checked(content))
         elif message.opcode is Opcode.BINARY and not self._stream.passes_binary:
             raise ProtocolFault(NO_SUCH_KIND, "only text messages are taken here")
-        elif message.opcode is Opcode.CLOSE:
-            content = content[:2]  # its reason is a text of the page, which no rule reads
+        elif message.opcode is not Opcode.BINARY:
+            content = self._leaving(message.opcode, content)
         encode = partial(encode_message, message.opcode, content, masked=True)
         self._tunnel.write(await run_in_thread(len(content) > SMALL, encode))
         await self._tunnel.drained()
@@ -249,9 +254,27 @@ class _Relay:
         content = await _content(message)
         if message.opcode is Opcode.TEXT:
             content = await self._stream.restore(_checked(content))
+        elif message.opcode is Opcode.PING:
+            _remember(self._asked, content, content)
+        elif message.opcode is Opcode.PONG:
+            content = self._pinged.pop(content, content)
         self._incoming.size += len(content)
         self._incoming.write(encode_message(message.opcode, content, masked=False))
         await self._incoming.drained(self._write_timeout)
+
+    def _leaving(self, opcode: Opcode, content: bytes) -> bytes:
+        """What leaves of a control frame of the caller, whose content no rule reads: of a close its
+        code, of a pong what the application sent, of a ping something in its place.
+        """
+        if opcode is Opcode.CLOSE:
+            return content[:2]
+        if opcode is Opcode.PONG:
+            return self._asked.get(content, b"")
+        if not content:
+            return content
+        stand_in = os.urandom(8)
+        _remember(self._pinged, stand_in, content)
+        return stand_in
 
     def _close(self, code: int, reason: str, error: VaultError | None = None) -> None:
         """Close both sides; where something stands that must not pass is told to the caller alone,
@@ -264,6 +287,13 @@ class _Relay:
         full = f"{reason}: {where}" if where else reason
         self._incoming.write(encode_close(code, full, masked=False))
         self._tunnel.write(encode_close(code, reason, masked=True))
+
+
+def _remember(contents: dict[bytes, bytes], name: bytes, content: bytes) -> None:
+    """Remember the content of a ping, and of few before it."""
+    while len(contents) >= _PINGS:
+        del contents[next(iter(contents))]
+    contents[name] = content
 
 
 async def _content(message: SocketMessage) -> bytes:

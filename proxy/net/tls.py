@@ -7,7 +7,7 @@ before a wildcard, the first certificate without a name.
 
 import os
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -341,6 +341,15 @@ def mutual_context(authorities: Path, certificate: Path, key: Path, section: str
     context.load_verify_locations(authorities)
     context.load_cert_chain(certificate, key, _no_password)
     return context
+
+
+def valid_until(certificate: Mapping[str, Any]) -> int:
+    """The end of a certificate that was shown, in milliseconds since the epoch; 0: there is none.
+
+    A handshake looks at it, and a connection may outlive it.
+    """
+    ends = certificate.get("notAfter")
+    return ssl.cert_time_to_seconds(ends) * 1000 if ends else 0
 
 
 class RenewableContext(_FreshContext):

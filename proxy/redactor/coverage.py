@@ -99,8 +99,8 @@ _ROUTES: Final = frozenset(
     ).split()
 )
 
-#: Name of a kind of record that a program gives: ``api::customer.customer``.
-_IDENTIFIER: Final = re.compile(r"[a-z][a-z-]{1,30}::[a-z][a-z-]{1,40}(?:\.[a-z][a-z-]{1,40})?")
+#: Name of a kind of record that Strapi gives: ``api::customer.customer``.
+_IDENTIFIER: Final = re.compile(r"(?:api|plugin|admin)::[a-z][a-z-]{1,40}\.[a-z][a-z-]{1,40}")
 _VERSION: Final = re.compile(r"v\d{1,2}(?:\.\d{1,2})?", re.IGNORECASE)
 #: Form of a word, perhaps a person's name.
 _WORD: Final = re.compile(r"[A-Za-z]{1,16}(?:[-_]?[A-Za-z]{1,16}){0,4}", re.ASCII)

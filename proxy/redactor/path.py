@@ -53,6 +53,7 @@ class Target(NamedTuple):
     path: bytes
     query: bytes
     authority: bytes | None
+    marked: bytes = b""  #: the path with a fragment in it, which Kestrel and Go know none of
 
 
 @lru_cache(maxsize=256)
@@ -78,7 +79,8 @@ def split_target(target: bytes) -> Target:
         target = b"/" + target.removeprefix(b"*").removeprefix(b"/")
     path, _, query = target.partition(b"?")
     if target.find(b"#") >= 0:
-        return Target(path.partition(b"#")[0], query.partition(b"#")[0], authority)
+        before, mark, _ = path.partition(b"#")
+        return Target(before, query.partition(b"#")[0], authority, path if mark else b"")
     return Target(path, query, authority)
 
 
@@ -108,16 +110,24 @@ def path_segments(path: bytes) -> PathReading:
     return tuple(part for part in path.split(b"/") if part)
 
 
-def unmistakable(path: bytes) -> tuple[PathReading, ...]:
+def unmistakable(path: bytes, marked: bytes = b"") -> tuple[PathReading, ...]:
     """The readings of a path that leave its segments where they stand: decoded once and without
-    parameters, and ``looser`` ones. None of a path with dot segments.
+    parameters, and ``looser`` ones. None of a path with dot segments, in its fragment either.
 
     By others some applications carry out something else, and its success would end values that
     nobody was to change.
     """
     parts = [unquote_to_bytes(part.partition(b";")[0]) for part in path.split(b"/")]
     reading = tuple(filter(None, parts))
-    return () if b"." in parts or b".." in parts else (reading, *looser(reading))
+    if b"." in parts or b".." in parts or (marked and not unmistakable(marked)):
+        return ()
+    return reading, *looser(reading)
+
+
+def readings_of(parts: Target) -> tuple[PathReading, ...]:
+    """Every usual reading of a target's path. Raises as ``readings``."""
+    ways = (path_segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
+    return (*ways, *readings(parts.marked)) if parts.marked else ways
 
 
 def readings(path: bytes) -> tuple[PathReading, ...]:

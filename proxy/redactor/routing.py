@@ -33,7 +33,7 @@ from proxy.redactor.path import (
     looser,
     page_of_data,
     path_segments,
-    readings,
+    readings_of,
     split_target,
     unmistakable,
 )
@@ -190,7 +190,7 @@ class Router:
         self, method: str, host: str, parts: Target, override: str | None
     ) -> Match | PassRule | None:
         """The same for all hosts, methods and paths that the request can be read as."""
-        paths = (path_segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
+        paths = readings_of(parts)
         choices, methods = self._sites_of(host, parts), methods_named(method, parts.query, override)
         hit = _agreed(choices, methods, paths)
         for sites in choices:
@@ -200,7 +200,7 @@ class Router:
         if hit is not None and isinstance(hit[0], Operation):
             refuse_disputed(method, methods, hit[0])
             if hit[0].verb in (Verb.UPDATE, Verb.DELETE):
-                ways = unmistakable(parts.path)
+                ways = unmistakable(parts.path, parts.marked)
                 reached = [[one[0] for one in _hits([of], methods, ways)] for of in choices]
                 if any(all(one is not hit[0] for one in rules) for rules in reached):
                     raise _two_ways()
@@ -277,7 +277,7 @@ class Router:
                 yield site, segments
             return
         parts = split_target(target)
-        for sites, reading in product(self._sites_of(host, parts), readings(parts.path)):
+        for sites, reading in product(self._sites_of(host, parts), readings_of(parts)):
             site = _site(sites, reading)
             if site is not None:
                 yield site, reading

@@ -54,6 +54,8 @@ PATHS = [
         "/people?x#",
         "/people#",
         "/people#/x",
+        "/x#/../people",
+        "/x#/..%2fpeople",
         "http://app.test/people",
         "https://APP.test/people",
     ),

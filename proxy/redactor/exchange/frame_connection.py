@@ -26,8 +26,8 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 class FrameConnection(asyncio.Protocol):
     """One side of a connection. ``receive`` gets each frame, ``lost`` is called once at the end.
 
-    ``admit``: of the owner's side, whether the other side may be there; it has to go on speaking,
-    and to read: while it does not take its answers, nothing more is read from it.
+    ``admit``: of the owner's side, whether the other side may be there, and still may; it has to go
+    on speaking, and to read: while it does not take its answers, nothing more is read from it.
     ``longest``: bytes of the longest frame that may come.
     """
 
@@ -133,6 +133,9 @@ class FrameConnection(asyncio.Protocol):
         nothing may stay locked for it. It speaks every two seconds; on a busy machine less often.
         """
         if self._transport is None or not self.open:
+            return
+        if self._admit is not None and not self._admit(self._transport):
+            self.abort()
             return
         unsent = self._transport.get_write_buffer_size()
         alive = self._heard or unsent < self._unsent

@@ -4,8 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema
 from proxy.redactor.forks import each_operation
 from proxy.redactor.load.answers import check_cookies, cookie_fields, with_lone_tokens
@@ -40,6 +41,9 @@ from proxy.redactor.rules import (
     RuleTest,
 )
 
+#: Times that a folder is read until it was the same twice.
+_TRIES: Final = 10
+
 
 @dataclass(slots=True)
 class _Load:
@@ -53,10 +57,19 @@ def load_rule_set(path: Path, environ: Mapping[str, str] | None = None) -> RuleS
     """The rules of a file or of every ``*.yaml`` and ``*.yml`` in a folder.
 
     Raises ``VaultError(BAD_RULES)`` with one ``Detail("file:line:column", sentence)`` for each
-    fault of all files.
+    fault of all files, and where a folder is never the same twice: half of one version of its files
+    and half of the next may name less than either.
     """
-    job = _Load(os.environ if environ is None else environ)
-    return _compile(read_sources(path, job.faults), job)
+    environ = os.environ if environ is None else environ
+    sources: list[RuleSource] | None = None
+    for _ in range(_TRIES):
+        before, job = sources, _Load(environ)
+        sources = read_sources(path, job.faults)
+        if sources == before or not path.is_dir():
+            return _compile(sources, job)
+    raise VaultError(
+        Code.BAD_RULES, f"{path} changes while it is read: load the rules once they are settled."
+    )
 
 
 def load_text(

@@ -456,6 +456,15 @@ async def test_what_is_not_allowed_can_neither_be_guessed_by_pages_nor_by_update
     assert b'"id":"c"' in told[0][1]
 
 
+async def test_a_walk_over_a_person_tells_of_no_record_that_is_not_allowed(scene):
+    here, endpoint = scene
+    endpoint.allowed["read"] = ["a"]
+    for value, found in (("Lund", 1), ("Umeå", 0), ("nobody", 0)):
+        answer = await ask(here, "POST", "/api/persons/find", {"value": value})
+        meta = answer.json["meta"]
+        assert (len(answer.json["data"]), meta["count"], meta["looked_at"]) == (found,) * 3
+
+
 async def test_pages_go_on_behind_what_is_not_allowed_up_to_a_bound(scene, monkeypatch):
     here, endpoint = scene
     monkeypatch.setattr(find, "ASKED_AT_ONCE", 2)

@@ -76,10 +76,10 @@ async def test_text_is_swapped_both_ways_and_all_else_passes():
         assert (await client.head()).status == 101
         got = await messages(client, MessageReader(1 << 20, masked=False), 3)
         assert [one.content() for one in got] == [b"of " + VALUE, TOKEN, TOKEN]
-        for opcode in (Opcode.TEXT, Opcode.PONG):
-            await client.send(encode_message(opcode, VALUE, masked=True))
+        await client.send(encode_message(Opcode.TEXT, VALUE, masked=True))
+        await client.send(encode_message(Opcode.PONG, TOKEN, masked=True))
         await server.until(lambda: len(application.got) == 2)
-        assert [one.content() for one in application.got] == [TOKEN, VALUE]
+        assert [one.content() for one in application.got] == [TOKEN, TOKEN]
         (asked,) = server.requests
         assert asked.all("upgrade") == [b"websocket"]
         assert asked.all("connection") == [b"Upgrade"]
@@ -184,6 +184,35 @@ async def test_binary_messages_pass_where_the_rule_says_so():
         await client.send(encode_close(1000, "", masked=True))
         await server.until(lambda: len(application.got) == 2)
         assert application.got[0].content() == b"\xff"
+
+
+async def test_the_content_of_a_callers_ping_stays_here_and_its_pong_has_it():
+    """No rule reads it; the pong is of the application, which so shows that it is there."""
+    got: list[SocketMessage] = []
+
+    async def behave(wire: Wire, server: RawServer) -> None:
+        await server.read(wire)
+        await wire.send(YES + b"\r\n")
+        reader = MessageReader(1 << 20, masked=True)
+        while data := await wire.some():
+            for one in reader.feed(data):
+                got.append(one)
+                if one.opcode is Opcode.PING:
+                    await wire.send(encode_message(Opcode.PONG, one.content(), masked=False))
+
+    async with RawServer(behave) as server, gateway(server.url) as (port, steered):
+        async with RawClient(port) as client:
+            steer(steered)
+            await client.send(get("/people", *ASK))
+            await client.head()
+            reader = MessageReader(1 << 20, masked=False)
+            for content in (VALUE, b"", VALUE):
+                await client.send(encode_message(Opcode.PING, content, masked=True))
+                (pong,) = await messages(client, reader, 1)
+                assert (pong.opcode, pong.content()) == (Opcode.PONG, content)
+            await client.send(encode_message(Opcode.PONG, VALUE, masked=True))  # nobody asked
+            await server.until(lambda: len(got) == 4)
+    assert [VALUE in one.content() for one in got] == [False] * 4
 
 
 @pytest.mark.parametrize("content", [b"\x03\xe8looked for ann@x.example", b"\x03\xe8", b""])

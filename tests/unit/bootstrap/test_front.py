@@ -2,8 +2,10 @@ import asyncio
 import dataclasses
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
-from proxy.bootstrap.front import certified_names, is_front, running_front
+from proxy.bootstrap.front import certified_names, is_front, is_named, running_front
 from proxy.bootstrap.network import OWNER_SOCKET
 from proxy.config import Worker, load_settings
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
@@ -24,6 +26,21 @@ def test_a_certificate_is_for_its_dns_names_and_without_any_for_its_common_name(
     assert certified_names({"subject": SUBJECT}) == {"old.example"}
     assert certified_names({"subject": SUBJECT, "subjectAltName": ALT[1:2]}) == {"old.example"}
     assert certified_names({}) == set()
+
+
+def test_who_uses_the_vault_is_named_and_its_certificate_has_not_ended():
+    """A connection may outlive the certificate that it began with: it is looked at again."""
+    named = {"subject": SUBJECT, "subjectAltName": ALT}
+    good = {**named, "notAfter": "Jan  1 00:00:00 2099 GMT"}
+    for shown, names, let_in in (
+        (good, {"b.example"}, True),
+        (good, {"old.example", "c.example"}, False),
+        ({**good, "notAfter": "Jan  1 00:00:00 2019 GMT"}, {"b.example"}, False),
+        (named, {"b.example"}, False),
+        (None, {"b.example"}, False),
+    ):
+        transport = SimpleNamespace(get_extra_info={"peercert": shown}.get)
+        assert is_named(frozenset(names), cast(asyncio.BaseTransport, transport)) is let_in
 
 
 def test_a_process_has_a_vault_unless_settings_or_supervisor_say_otherwise():

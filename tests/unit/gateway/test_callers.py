@@ -3,6 +3,7 @@ import json
 import sys
 import time
 from dataclasses import replace
+from email.utils import formatdate
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
@@ -413,6 +414,7 @@ CERTIFICATE = {
         (("organizationalUnitName", "sales"), ("organizationalUnitName", "web")),
     ),
     "subjectAltName": (("DNS", "a.example"), ("URI", "role:sales"), ("DNS", "b.example")),
+    "notAfter": "Jan  1 00:00:00 2099 GMT",
 }
 
 
@@ -437,6 +439,27 @@ async def test_a_verified_certificate_gives_its_roles_and_a_header_none():
     door.certificate = CERTIFICATE
     assert await door.view() is SALES
     assert door.issuer.asked == []
+
+
+async def test_a_certificate_that_ends_proves_nothing_on_a_connection_that_stays():
+    """The handshake looked at its time; streams and requests that follow may last longer."""
+    door = Door(CallerRule(CallerSource.CERTIFICATE))
+    ends = formatdate(door.clock() // 1000 + 60, usegmt=True).split()
+    door.certificate = {**CERTIFICATE, "notAfter": f"{ends[2]} {ends[1]} {ends[4]} {ends[3]} GMT"}
+    incoming = asking(door, ())
+    incoming.connection = cast(Any, SimpleNamespace(transport=Transport(door.certificate)))
+    streaming(incoming, door.endpoint)
+    view = await door.callers.view(incoming)
+    confirm = door.callers.confirming(incoming, view, Rules(door.endpoint).active)
+    assert view is SALES
+    assert confirm is not None
+    door.clock.advance(59_000)
+    await confirm()
+    door.clock.advance(1_000)
+    assert await door.callers.view(incoming) is UNKNOWN_VIEW
+    with pytest.raises(VaultError) as caught:
+        await confirm()
+    assert caught.value.code is Code.UNAUTHORIZED
 
 
 async def test_a_certificate_is_looked_at_once_a_connection():

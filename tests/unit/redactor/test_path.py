@@ -1,7 +1,15 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.path import bare_host, is_plain, looser, path_segments, readings, split_target
+from proxy.redactor.path import (
+    bare_host,
+    is_plain,
+    looser,
+    path_segments,
+    readings,
+    readings_of,
+    split_target,
+)
 from tests.support.table import table
 
 
@@ -20,7 +28,25 @@ from tests.support.table import table
     ],
 )
 def test_a_target_comes_apart(target, parts):
-    assert tuple(split_target(target)) == parts
+    assert tuple(split_target(target))[:3] == parts
+
+
+@table(
+    ("target", "reading"),
+    [
+        (b"/x#/../a/b", b"a/b"),
+        (b"/x#/..%2fa/b?c", b"a/b"),
+        (b"http://host/x#y/%2e%2e/a/b", b"a/b"),
+        (b"/a/b#/../c", b"a/b"),
+    ],
+)
+def test_a_fragment_may_be_a_part_of_the_path(target, reading):
+    assert tuple(reading.split(b"/")) in readings_of(split_target(target))
+
+
+def test_a_fragment_behind_a_query_is_none_of_the_path():
+    for target in (b"/x?y#/../a", b"/x"):
+        assert readings_of(split_target(target)) == ((b"x",),)
 
 
 @table("path", [b"/a", b"/a/b.c/d-e_f~", b"/a..b", "/å".encode()])

@@ -199,6 +199,10 @@ def test_a_patch_that_only_an_override_names_is_refused_where_a_real_one_would_b
         ("DELETE", "//files/contacts/17", None, False),
         ("DELETE", "/%2563ontacts/17", None, False),
         ("DELETE", "/contacts%2f17", None, False),
+        ("DELETE", "/contacts/17#/../18", None, False),
+        ("DELETE", "/files#/../contacts/17", None, False),
+        ("DELETE", "/contacts/17#x", None, True),
+        ("POST", "/x#/../contacts", None, True),
         ("POST", "/x/../contacts/17/change", None, False),
         ("POST", "/x/../contacts", None, True),  # a create ends nobody's values
         ("GET", "/x/../contacts/17", None, True),

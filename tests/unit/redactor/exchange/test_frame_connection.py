@@ -1,7 +1,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -174,3 +174,17 @@ async def test_who_may_not_be_there_is_heard_of_nothing():
         await loop.create_unix_connection(lambda: here.connection, sock=side)
         await asyncio.wait_for(here.lost.wait(), PATIENCE)
     assert here.frames == []
+
+
+async def test_who_may_not_be_there_any_more_is_sent_away_though_it_speaks():
+    here, loop, may = End(), asyncio.get_running_loop(), True
+    here.connection = FrameConnection(here.frames.append, here.lost.set, lambda _: may)
+    side, other = socket.socketpair()
+    with other, suppress(ConnectionError):
+        await loop.create_unix_connection(lambda: here.connection, sock=side)
+        async with asyncio.timeout(PATIENCE):
+            while not here.lost.is_set():  # it speaks until then
+                other.send(b"\x00\x00\x00\x01\x90")
+                await asyncio.sleep(0.05)
+                may = not here.frames
+    assert not may

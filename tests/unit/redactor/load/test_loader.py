@@ -1,4 +1,4 @@
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 import pytest
 
@@ -198,3 +198,43 @@ def test_an_endpoint_is_told_the_searches_and_cookies_of_others_at_its_hosts(
     assert [[*endpoint.cookies] for endpoint in rules.endpoints] == [["last"], ["last"] * shared]
     assert all(one.endpoint in rules.endpoints for one in rules.operations)
     assert not any(endpoint.viewed for endpoint in rules.endpoints)
+
+
+def test_files_that_are_replaced_while_they_are_read_are_never_mixed(tmp_path):
+    """A config map is swapped under all its files at once, between two of them as anywhere.
+
+    An operation that moves from the second file to the first is in neither half of a mixture.
+    """
+    other = SMALLEST.replace("name: crm,", "name: erp, host: erp.example,").replace(
+        "  contact:", "  contact:\n    schema: erp_contact"
+    )
+    move = '  - {match: "DELETE /contacts/{id}", delete: contact}\n'
+    versions = [(SMALLEST, other.replace(move, "")), (SMALLEST.replace(move, ""), other)]
+    swaps = swapped = 0
+
+    def swap() -> None:
+        nonlocal swapped
+        folder = tmp_path / f"..{swapped}"
+        folder.mkdir()
+        for name, text in zip(("one.yaml", "two.yaml"), versions[swapped % 2], strict=True):
+            (folder / name).write_text(text)
+        (tmp_path / "..new").symlink_to(folder.name)
+        (tmp_path / "..new").replace(tmp_path / "..data")
+        swapped += 1
+
+    class Mounted(PosixPath):
+        def read_bytes(self) -> bytes:
+            content = super().read_bytes()
+            if swapped < swaps and self.name == "one.yaml":
+                swap()
+            return content
+
+    swap()
+    for name in ("one.yaml", "two.yaml"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    for most in (2, 3, 5):
+        swaps = most
+        assert len(load_rule_set(Mounted(tmp_path)).operations) == 9
+    swaps = 99
+    with pytest.raises(VaultError, match="changes while it is read"):
+        load_rule_set(Mounted(tmp_path))
