@@ -252,7 +252,9 @@ class Certificates:
                 text=fault.text,
             )
         self.listeners = {
-            name: TlsListener(tls.context(self.material, one), partial(self._count, name))
+            name: TlsListener(
+                tls.context(self.material, one), partial(self._count, name), clock=clock
+            )
             for name, one in policies.items()
         }
         for name in self.listeners:

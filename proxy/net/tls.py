@@ -184,6 +184,8 @@ def _complete(pair: CertificateFiles, policy: TlsPolicy) -> ssl.SSLContext:
     if policy.clients is not None:
         context.load_verify_locations(policy.clients)
         context.verify_mode = ssl.CERT_REQUIRED if policy.required else ssl.CERT_OPTIONAL
+        context.num_tickets = 0  # whose session goes on shows no certificate again
+        context.options |= ssl.OP_NO_TICKET
     return context
 
 
@@ -344,10 +346,7 @@ def mutual_context(authorities: Path, certificate: Path, key: Path, section: str
 
 
 def valid_until(certificate: Mapping[str, Any]) -> int:
-    """The end of a certificate that was shown, in milliseconds since the epoch; 0: there is none.
-
-    A handshake looks at it, and a connection may outlive it.
-    """
+    """The end of a certificate that was shown, as clocks tell it; 0: none was."""
     ends = certificate.get("notAfter")
     return ssl.cert_time_to_seconds(ends) * 1000 if ends else 0
 

@@ -17,6 +17,9 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, cast
 
+from proxy.clock import Clock, system_clock
+from proxy.net.tls import valid_until
+
 #: The largest plain text of one record (RFC 8446 section 5.1).
 _RECORD: Final = 16 * 1024
 
@@ -37,6 +40,7 @@ class ListenerPort(Protocol):
 
     context: ssl.SSLContext  #: of connections that come now
     patience: float  #: seconds that a handshake may take
+    clock: Clock
 
     def began(self, connection: "TlsConnection") -> None:
         """A connection is there."""
@@ -125,12 +129,20 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         except ssl.SSLError as error:
             self._refuse(getattr(self._tls, "refused", "") or _REASONS.get(error.reason, "failed"))
             return
+        if self._is_outlived():
+            self._refuse("bad_certificate")
+            return
         self._flush()
         self._open = True
         self._finish("done")
         self._user.connection_made(self)
         if self._in.pending:
             self._deliver()
+
+    def _is_outlived(self) -> bool:
+        """Whether a session goes on whose certificate has ended: none is verified anew then."""
+        shown = self._tls.getpeercert() if self._tls.session_reused else None
+        return bool(shown) and self._home.clock() >= valid_until(shown or {})
 
     def _refuse(self, outcome: str) -> None:
         """Send the alert, and wait a moment for the caller's end: a reset would discard it."""
@@ -314,10 +326,15 @@ class TlsListener:
     """
 
     def __init__(
-        self, context: ssl.SSLContext, observe: Observer, patience: float = HANDSHAKE_TIMEOUT
+        self,
+        context: ssl.SSLContext,
+        observe: Observer,
+        patience: float = HANDSHAKE_TIMEOUT,
+        clock: Clock = system_clock,
     ) -> None:
         self.context = context
         self.patience = patience
+        self.clock = clock
         self.shaking: set[TlsConnection] = set()  #: connections whose handshake is not complete
         self._observe = observe
 

@@ -7,6 +7,7 @@ import socket
 import ssl
 from pathlib import Path
 
+from proxy.clock import Clock, system_clock
 from proxy.net.tls import CertificateFiles, TlsPolicy, context, read_certificate
 from proxy.net.tls_transport import TlsListener
 from tests.support.certificates import Authority
@@ -35,12 +36,14 @@ def material_of(*pairs: Files, clients: Path | None = None):
     )
 
 
-def tls_listener(*pairs: Files, patience: float = 30.0, **terms) -> tuple[TlsListener, list[str]]:
+def tls_listener(
+    *pairs: Files, patience: float = 30.0, clock: Clock = system_clock, **terms
+) -> tuple[TlsListener, list[str]]:
     """TLS of a listener, and how its handshakes ended."""
     asked = TlsPolicy(**{"strict": True, **terms})
     outcomes: list[str] = []
     made = context(material_of(*pairs, clients=asked.clients), asked)
-    return TlsListener(made, outcomes.append, patience), outcomes
+    return TlsListener(made, outcomes.append, patience, clock), outcomes
 
 
 def replace(old: Files, new: Files) -> None:

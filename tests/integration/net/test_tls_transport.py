@@ -14,8 +14,10 @@ from typing import Any, cast
 import pytest
 
 from proxy.api.connection import ConnectionAcceptor
+from proxy.clock import system_clock
 from proxy.net.tls_transport import OUTCOMES, TlsListener
 from tests.support.certificates import Authority
+from tests.support.clock import ManualClock
 from tests.support.gateway import gateway
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, chunked, get, post
@@ -253,6 +255,38 @@ async def test_refusals_reach_the_caller_as_alerts(authority, version):
         own = authority.issue("client.test")
         assert await greeted(port, trusting(authority, version, own), NAME) == NAME
         assert outcomes == ["foreign_name", "no_name", "no_certificate", "bad_certificate", "done"]
+
+
+def visited(port: int, tls: ssl.SSLContext, session: ssl.SSLSession | None):
+    """What is answered to a visit that goes on with a session, that session, and whether it did."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as plain:
+        with tls.wrap_socket(plain, server_hostname=NAME, session=session) as secured:
+            answer, reused = b"", secured.session_reused
+            with contextlib.suppress(OSError):
+                secured.sendall(get())
+                answer = secured.recv(100)
+            session = secured.session
+            with contextlib.suppress(OSError):
+                secured.unwrap()  # a session that ends without a farewell is forgotten
+            return answer, session, reused
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
+async def test_no_session_outlives_the_certificate_of_its_caller(authority, version):
+    """Whoever goes on with one shows no certificate again, and the library verifies none."""
+    clock = ManualClock(system_clock())
+    terms = {"clients": authority.certificate, "clock": clock}
+    async with listening(authority, **terms) as (_, port, _, outcomes):
+        own = trusting(authority, version, authority.issue("client.test"))
+        answer, session, _ = await asyncio.to_thread(visited, port, own, None)
+        assert answer.startswith(b"HTTP/1.1 200")
+        answer, _, reused = await asyncio.to_thread(visited, port, own, session)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert reused is (version is TLS_1_2)  # of which the library remembers sessions by itself
+        clock.advance(2 * 86_400_000)
+        if reused:
+            answer, _, reused = await asyncio.to_thread(visited, port, own, session)
+            assert (answer, reused, outcomes[-1]) == (b"", True, "bad_certificate")
 
 
 async def test_plain_http_is_refused_and_the_next_caller_is_served(authority):
