@@ -17,10 +17,13 @@ from tests.e2e.conftest import World
 from tests.support.application import Application, found_in
 from tests.support.audit import lines
 from tests.support.instance import running
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, within
 from tests.support.people import ANN, rules
+from tests.support.rawclient import RawClient, get, post
 from tests.support.serving import serving
 
+JSON = "Content-Type: application/json"
+FORM = "Content-Type: application/x-www-form-urlencoded"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
@@ -91,6 +94,56 @@ async def test_the_access_log_has_a_line_for_each_request_and_no_value(tmp_path:
         assert {"level", "duration_ms", "size", "endpoint"} <= other.keys()
         assert not found_in(bytes(world.instance.log), "Quibblethwaite")
         assert str(ANN["name"]).encode() not in world.instance.log
+
+
+ODD = [
+    get("/%s"), get("/x/%s.json"), get("/people/%s"), get("/ann::%s"), get("/people?%s=1"),
+    get("/people?q=%s"), get("/people", "%s: 1"), get("/people", "X-%s: %s"),
+    get("/people", "Cookie: %s=%s"), get("/people", host="%s.example"), get("/people", method="%s"),
+    get("/x", "X-Request-Id: %s", "tracestate: v=%s", "baggage: name=%s"),
+    get("/people", 'If-None-Match: "%s"'), get("/people", "Range: %s=0-1"),
+    get("/people", "Authorization: Bearer %s"), get("/people", "X-Forwarded-For: %s"),
+    get("/people", "X-HTTP-Method-Override: %s"), get("/people?_method=%s"),
+    post("/people", b'{"name": "%s", "%s": 1, "name": 2}', JSON),
+    post("/people", b'{"name": {"%s": "%s"}}', JSON), post("/people", b'{"name": "%s', JSON),
+    post("/people", b"%s", "Content-Type: text/%s"), post("/people", b"x", "Content-Encoding: %s"),
+    post("/people/form", b"%s=%s&name=%s&name=x", FORM), post("/people/form", b"%s", FORM),
+    post("/other/%s", b'{"email": "a@%s.example", "%s": "b@%s.example"}', JSON),
+    get("http://%s.example/people"), b"GET /people %s HTTP/1.1\r\nHost: a\r\n\r\n", b"%s\r\n\r\n",
+    b"GET /p HTTP/%s\r\n\r\n", b"GET /p HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n",
+    get("/p", "Content-Length: %s"), get("/p", "Transfer-Encoding: %s"),
+    get("/p", "Transfer-Encoding: chunked", method="POST") + b"%s\r\n",
+    post("/api/models/%s/find", b"{}", JSON), get("/docs/%s"), get("/api/audit?by=%s"),
+    post("/oauth2/token", b"grant_type=%s&client_id=%s&client_secret=%s", FORM),
+    get("/metrics?%s", "Authorization: Bearer %s"), get("/console/%s"),
+]  # fmt: skip
+
+
+async def test_no_part_of_any_request_is_told_by_logs_metrics_files_or_errors(
+    tmp_path: Path,
+) -> None:
+    settings = {"LOG__ACCESS": "true", "LOG__LEVEL": "debug", "FORWARDING__REQUEST_ID": "true"}
+    marker, told = "quibblethwaite", b""
+    async with observed(tmp_path, **{f"DOMICILE__{name}": settings[name] for name in settings}) as (
+        world
+    ):
+        instance = world.instance
+        for address in (instance.proxy, instance.vault, instance.admin):
+            for request in (*ODD, get("/next")):
+                async with RawClient(int(address.rpartition(":")[2])) as client:
+                    await client.send(request.replace(b"%s", marker.encode()))
+                    client.half_close()
+                    answer = await within(PATIENCE, "an answer", client.until_close())
+                own = b"Domicile-Answer: proxy" in answer or address != instance.proxy
+                told += answer * own
+        async with asyncio.timeout(PATIENCE):
+            while "/next" not in [one.get("path") for one in instance.events("request")]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        told += (await world.metrics()).encode()
+        assert await instance.stop() == 0
+        files = b"".join(file.read_bytes() for file in instance.data.rglob("*") if file.is_file())
+        assert (instance.data / "coverage.json").exists()
+        assert not found_in(told + files + bytes(instance.log), marker)
 
 
 async def test_without_it_requests_are_no_lines(world: World) -> None:
