@@ -136,11 +136,11 @@ def is_named(names: frozenset[str], transport: asyncio.BaseTransport) -> bool:
     """Whether the certificate that was shown, and verified, is for one of these names, and has not
     ended since.
     """
-    shown = transport.get_extra_info("peercert") or {}
-    if system_clock() >= valid_until(shown):
+    certificate = transport.get_extra_info("peercert") or {}
+    if system_clock() >= valid_until(certificate):
         _log.warning("the certificate of an instance that uses this vault has ended")
         return False
-    if names.isdisjoint(certified_names(shown)):
+    if names.isdisjoint(certified_names(certificate)):
         _log.warning("a certificate was shown that is not for a name in remote.clients")
         return False
     return True

@@ -101,9 +101,9 @@ class _Credential(NamedTuple):
 
 
 class _Certificate(NamedTuple):
-    """What a caller showed as its connection began."""
+    """The certificate of a caller, verified as its connection began."""
 
-    shown: Mapping[str, Any]
+    content: Mapping[str, Any]
     ends: int  #: as instants of clocks are
 
 
@@ -267,11 +267,12 @@ class Callers:
             return frozenset()
         certificate = self._certificates.get(transport)
         if certificate is None:
-            shown = transport.get_extra_info("peercert") or {}
-            certificate = self._certificates[transport] = _Certificate(shown, valid_until(shown))
+            content = transport.get_extra_info("peercert") or {}
+            certificate = _Certificate(content, valid_until(content))
+            self._certificates[transport] = certificate
         if self._clock() >= certificate.ends:  # verified once, and the connection may last
             return frozenset()
-        return certified_roles(certificate.shown, part)
+        return certified_roles(certificate.content, part)
 
     def _reader(self, rule: CallerRule, outbound: Outbound) -> TokenReader[_Roles]:
         client = IssuerClient(outbound, rule.url, rule.credentials)

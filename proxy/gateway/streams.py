@@ -202,8 +202,8 @@ class _Relay:
         self._tunnel = tunnel
         self._stream, self._confirm = messages
         self._write_timeout = write_timeout
-        self._pinged: dict[bytes, bytes] = {}  #: contents of the caller's pings, by stand-in
-        self._asked: dict[bytes, bytes] = {}  #: contents of pings of the application
+        self._stand_ins: dict[bytes, bytes] = {}  #: contents of the caller's pings, by stand-in
+        self._pings: dict[bytes, bytes] = {}  #: contents of pings of the application
 
     async def carry(
         self,
@@ -255,25 +255,25 @@ class _Relay:
         if message.opcode is Opcode.TEXT:
             content = await self._stream.restore(_checked(content))
         elif message.opcode is Opcode.PING:
-            _remember(self._asked, content, content)
+            _remember(self._pings, content, content)
         elif message.opcode is Opcode.PONG:
-            content = self._pinged.pop(content, content)
+            content = self._stand_ins.pop(content, content)
         self._incoming.size += len(content)
         self._incoming.write(encode_message(message.opcode, content, masked=False))
         await self._incoming.drained(self._write_timeout)
 
     def _leaving(self, opcode: Opcode, content: bytes) -> bytes:
-        """What leaves of a control frame of the caller, whose content no rule reads: of a close its
-        code, of a pong what the application sent, of a ping something in its place.
+        """The content that leaves of a control frame of the caller, which no rule reads: of a close
+        its code, of a pong that of the ping, of a ping something in its place.
         """
         if opcode is Opcode.CLOSE:
             return content[:2]
         if opcode is Opcode.PONG:
-            return self._asked.get(content, b"")
+            return self._pings.get(content, b"")
         if not content:
             return content
         stand_in = os.urandom(8)
-        _remember(self._pinged, stand_in, content)
+        _remember(self._stand_ins, stand_in, content)
         return stand_in
 
     def _close(self, code: int, reason: str, error: VaultError | None = None) -> None:

@@ -141,8 +141,8 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
 
     def _is_outlived(self) -> bool:
         """Whether a session goes on whose certificate has ended: none is verified anew then."""
-        shown = self._tls.getpeercert() if self._tls.session_reused else None
-        return bool(shown) and self._home.clock() >= valid_until(shown or {})
+        certificate = (self._tls.session_reused and self._tls.getpeercert()) or {}
+        return bool(certificate) and self._home.clock() >= valid_until(certificate)
 
     def _refuse(self, outcome: str) -> None:
         """Send the alert, and wait a moment for the caller's end: a reset would discard it."""

@@ -137,7 +137,9 @@ async def test_no_part_of_any_request_is_told_by_logs_metrics_files_or_errors(
                 own = b"Domicile-Answer: proxy" in answer or address != instance.proxy
                 told += answer * own
         async with asyncio.timeout(PATIENCE):
-            while "/next" not in [one.get("path") for one in instance.events("request")]:  # noqa: ASYNC110
+            while "/next" not in [  # noqa: ASYNC110  # another process tells of it
+                one.get("path") for one in instance.events("request")
+            ]:
                 await asyncio.sleep(0.02)
         told += (await world.metrics()).encode()
         assert await instance.stop() == 0
