@@ -58,7 +58,8 @@ from proxy.vault.proxied import PageRun
 
 _BODILESS: Final = frozenset({204, 205, 304})
 _SWITCHING: Final = 101
-#: Lists that go the general way at once, after one that the owner could not restore by rows.
+#: Lists at most that go the general way at once, after some in a row that the owner could not
+#: restore by rows.
 _PAUSE: Final = 16
 _encode: Final = msgspec.msgpack.Encoder().encode
 #: Of each run the values of each place.
@@ -95,6 +96,7 @@ class FrontLists:
     def __init__(self, plan: BodyPlan, depth: int, learn: Callable[[bytes], None]) -> None:
         self._plan, self._depth, self._learn = plan, depth, learn
         self._pause = 0  #: answers that go the general way from now on
+        self._step = 1  #: those after the next one that the owner cannot restore
 
     async def cut(self, answer: Response) -> tuple[CutList, bytes] | None:
         """A list, and what the owner is told of it; ``None``: it goes the general way."""
@@ -114,9 +116,12 @@ class FrontLists:
             return None
         return one, question
 
-    def pause(self) -> None:
-        """The owner could not restore one by its rows: others are alike."""
-        self._pause = _PAUSE
+    def told(self, *, restored: bool) -> None:
+        """Whether the owner could restore one by its rows. One that shows a change under way passes
+        soon; where others are alike, each further one has twice as many go the general way.
+        """
+        self._pause = 0 if restored else self._step
+        self._step = 1 if restored else min(2 * self._step, _PAUSE)
 
 
 class FrontRuntime(Matcher):
@@ -309,8 +314,8 @@ class RemoteExchange:
             return None
         head = Response(answer.status, answer.headers, b"")
         ended = await self._end(CameBack(self._number, head, cut[1]))
+        lists.told(restored=not ended.unsettled)
         if ended.unsettled:
-            lists.pause()
             return None
         if not ended.values:
             return answer

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from sqlite3 import Connection
 from typing import Any
 
@@ -26,6 +26,9 @@ BODY_COLUMN = 9  #: which of the fixed columns is the sealed body
 #: Bytes of bodies that are read on the event loop at once: four million take it 8 ms.
 SHORT_BODIES = 128 * 1024
 _IS_SHORT = f"length(r.body) <= {SHORT_BODIES}"
+#: Keys whose rows' ids are remembered, and keys from which on a look-up tries these first.
+_PLACES = 8192
+SEVERAL = 8
 
 
 class Listed:
@@ -70,6 +73,7 @@ class Statements(TableStatements[Listed]):
     ) -> None:
         self.used = used or Used()
         self.prompt: dict[Any, Any] = {}  #: statements of small questions, by their kind
+        self._places: dict[bytes, int] = {}  #: ids of rows by the keys that these had lately
         table = layout.table
         self.counted = f"SELECT rows FROM tables WHERE name = '{table}'"
         self.reroot_tokens = f"UPDATE OR REPLACE t_{table} SET hash = ? WHERE hash = ? AND rid = ?"
@@ -166,6 +170,27 @@ class Statements(TableStatements[Listed]):
         old = f"FROM {replies} WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?"
         self.prune_links = f"DELETE FROM {links} WHERE reply IN (SELECT key {old})"
         self.prune_replies = f"DELETE FROM {replies} WHERE rowid IN (SELECT rowid {old})"
+
+    def look_up(
+        self,
+        keys: Sequence[bytes],
+        listed: Callable[[Listed, Sequence[Any]], list[tuple[Any, ...]]],
+    ) -> list[tuple[Any, ...]]:
+        """The rows with these keys, as ``by_keys`` selects them; ``listed`` runs a statement.
+
+        SQLite finds a row by its id in two thirds of the time. The ids are hints: each row tells
+        the key that it has now, and what is not found by them is looked up.
+        """
+        places, wanted = self._places, set(keys)
+        hints = [rid for rid in map(places.get, keys) if rid is not None]
+        raws = [raw for raw in listed(self.short_rows, hints) if raw[1] in wanted]
+        if len(raws) < len(wanted):
+            found = listed(self.by_keys, [*wanted.difference([raw[1] for raw in raws])])
+            if len(places) + len(found) > _PLACES:
+                places.clear()
+            places.update([(raw[1], raw[0]) for raw in found])
+            raws += found
+        return raws
 
     def columns_with(self, test: str) -> str:
         """The columns that ``read`` takes, the body only of rows for which the test holds: short

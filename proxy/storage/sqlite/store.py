@@ -52,6 +52,7 @@ from proxy.storage.sqlite.raw import SqliteAtOnce, SqliteTables
 from proxy.storage.sqlite.select import Readers, rows_by_id, scan_rows, sqlite_select
 from proxy.storage.sqlite.statements import (
     BODY_COLUMN,
+    SEVERAL,
     Listed,
     Statements,
     drop_table,
@@ -67,8 +68,7 @@ _T = TypeVar("_T")
 
 #: Kilobytes of pages that a connection for long questions keeps.
 _CACHE = 16384
-#: Rows of each table that one transaction of ``drop`` removes, so that commits to other tables need
-#: not wait long.
+#: Rows of each table that one transaction of ``drop`` removes: commits to others wait no longer.
 _DROPPED = 2000
 
 _NOTES = "SELECT name FROM notes WHERE substr(name, -length(?1)) = ?1 ORDER BY name"
@@ -146,7 +146,9 @@ class SqliteStore(RootedNotes):
 
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
         sql = self._tables.get(table) or self._missing(table)
-        rows = await self._read(sql, self._listed(sql.by_keys, keys))
+        listed = self._listed
+        raws = sql.look_up(keys, listed) if len(keys) >= SEVERAL else listed(sql.by_keys, keys)
+        rows = await self._read(sql, raws)
         return {row.key: row for row in rows if row.key is not None}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
@@ -359,8 +361,7 @@ def _write_notes(connection: Connection, writes: Sequence[NoteWrite]) -> None:
 async def open_sqlite(location: str, hooks: Hooks) -> SqliteStore:
     """Open the database file of that path; make it, and its folder, where they are missing.
 
-    Raises ``VaultError``: ``STORE_BUSY``, ``NOT_WRITABLE``, ``BAD_STORE``, ``VAULT_DOWN`` (see
-    ``sqlite_file``).
+    Raises ``VaultError``: ``STORE_BUSY``, ``NOT_WRITABLE``, ``BAD_STORE``, ``VAULT_DOWN``.
     """
     if not location:
         raise VaultError(

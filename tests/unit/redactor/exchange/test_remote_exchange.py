@@ -56,22 +56,28 @@ async def test_the_owner_gets_ids_and_tokens_alone(target: str, clocks: bool) ->
         assert at.idle
 
 
-async def test_one_that_does_not_show_its_records_goes_as_any_and_some_behind_it_at_once() -> None:
+async def test_behind_lists_that_do_not_show_their_records_twice_as_many_go_as_any() -> None:
     at, stored = await people(3)
     async with fronted(at, clock=at.clock) as one:
         await learned(one, stored)
         foreign = [*stored, {**stored[0], "name": "Somebody Else"}]
         wanted = [{**person(number), "id": number} for number in (1, 2, 3, 1)]
         wanted[3]["name"] = "Somebody Else"
-        shown, told = await listed(one, foreign)
-        assert shown == wanted
-        assert [bool(each.rows) for each in told] == [True, False]
-        ways = list[bool]()
-        for _ in range(17):
-            shown, (whole,) = await listed(one, stored)
-            assert shown == wanted[:3]
-            ways.append(bool(whole.rows))
-        assert ways == [False] * 16 + [True]
+
+        async def ways(answers: list[Any], expected: list[Any]) -> list[bool]:
+            """Whether each goes by its rows."""
+            by_rows = list[bool]()
+            for answer in answers:
+                shown, told = await listed(one, answer)
+                assert shown == expected
+                by_rows.append(bool(told[0].rows))
+            return by_rows
+
+        for behind in (1, 2, 4, 8, 16, 16):  # one is tried, and those behind it are not
+            assert await ways([foreign] * (1 + behind), wanted) == [True] + [False] * behind
+        assert await ways([stored] * 3, wanted[:3]) == [True] * 3
+        assert await ways([foreign], wanted) == [True]
+        assert await ways([stored] * 2, wanted[:3]) == [False, True]
         assert at.idle
 
 

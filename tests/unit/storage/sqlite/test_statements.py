@@ -1,5 +1,7 @@
+import random
 import sqlite3
 from asyncio import Future
+from collections.abc import Sequence
 
 import pytest
 
@@ -93,6 +95,55 @@ def test_a_row_goes_in_and_out() -> None:
     assert (type(found), type(found.state)) == (Row, RowState)
     assert all(type(cell) is not RowState for cell in sql.stored(row(1)))
     connection.close()
+
+
+@table("seed", range(20))
+def test_rows_are_found_by_their_keys_whichever_rows_had_these_before(seed: int) -> None:
+    connection, sql, chance = connect(), Statements(LAYOUT), random.Random(seed)
+    asked: list[tuple[bool, int]] = []
+
+    def listed(statement: Listed, values: Sequence[object]) -> list[tuple[object, ...]]:
+        asked.append((statement is sql.by_keys, len(values)))
+        runs = [connection.execute(*run).fetchall() for run in statement.runs(values)]
+        return [raw for run in runs for raw in run]
+
+    keys = [h(number) for number in range(60)]
+    for rid in range(1, 41):
+        connection.execute(sql.insert, sql.stored(live(rid, rid)))
+    for _ in range(30):
+        for rid in chance.sample(range(1, 41), 6):  # some lose, some change theirs, some are gone
+            key = chance.choice([None, *keys])
+            connection.execute(f"UPDATE r_{TABLE} SET key = NULL WHERE key = ?", (key,))
+            connection.execute(f"UPDATE r_{TABLE} SET key = ? WHERE rid = ?", (key, rid))
+        connection.execute(f"DELETE FROM r_{TABLE} WHERE rid = ?", (chance.randrange(1, 200),))
+        wanted = chance.sample(keys, 30) * chance.randint(1, 2)
+        found = sorted(sql.look_up(wanted, listed))
+        assert found == sorted(listed(sql.by_keys, wanted))
+        have = [raw[1] for raw in found]
+        assert sorted(sql.look_up(have, listed)) == found
+        del asked[:]
+        assert sorted(sql.look_up(have, listed)) == found
+        assert asked == [(False, len(have))], "their ids are known, and tell all"
+    connection.close()
+
+
+def test_ids_of_so_many_rows_are_remembered_at_most() -> None:
+    sql = Statements(LAYOUT)
+    hints: list[int] = []
+
+    def listed(statement: Listed, values: Sequence[bytes]) -> list[tuple[object, ...]]:
+        if statement is sql.by_keys:
+            return [(int(key.strip(b".")), key) for key in values]
+        hints.append(len(values))
+        return []
+
+    for first in range(0, 20_000, 1000):
+        some = [h(number) for number in range(first, first + 1000)]
+        assert len(sql.look_up(some, listed)) == 1000
+        sql.look_up(some, listed)
+    sql.look_up([h(number) for number in range(20_000)], listed)
+    assert hints[1::2][:8] == [1000] * 8
+    assert 1000 <= hints[-1] <= 8192
 
 
 def test_a_staged_change_is_read() -> None:

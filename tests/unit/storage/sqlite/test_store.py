@@ -6,9 +6,10 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks
+from proxy.storage.changes import Bind, Insert, Release, Remove
 from proxy.storage.sqlite.store import SqliteStore, open_sqlite
 from proxy.storage.sqlite.writer import WriterLimits
-from tests.support.rows import LAYOUT, TABLE, h, insert, row
+from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
 
 
 async def opened(path: Path) -> SqliteStore:
@@ -126,6 +127,23 @@ async def test_a_reader_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     assert caught.value.code is Code.VAULT_DOWN
     (tmp_path / "away.db").rename(tmp_path / "vault.db")
     assert await store.rows(TABLE, [1]) == {}
+    await store.close()
+
+
+async def test_many_keys_are_found_where_their_rows_are_now(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "vault.db")
+    keys = [h(number) for number in range(1, 21)]
+    await store.commit(TABLE, [Insert(live(number, number)) for number in range(1, 21)])
+    for _ in range(2):
+        assert {key: row.rid for key, row in (await store.by_keys(TABLE, keys)).items()} == {
+            h(number): number for number in range(1, 21)
+        }
+    moved = [Release(h(3), 30, 5), insert(30), Bind(30, h(3), b"sealed", 5), Remove(4)]
+    await store.commit(TABLE, moved)
+    found = await store.by_keys(TABLE, keys)
+    assert found[h(3)].rid == 30
+    assert found[h(3)].key_sealed == b"sealed"
+    assert sorted(found) == sorted({*keys} - {h(4)})
     await store.close()
 
 
