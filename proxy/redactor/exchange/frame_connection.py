@@ -87,7 +87,10 @@ class FrameConnection(asyncio.Protocol):
         batch, self._batch, self._batched = self._batch, [], 0
         if batch and self._transport is not None and not self._transport.is_closing():
             content = _encode(batch)
-            self._transport.write(len(content).to_bytes(4) + content)
+            try:
+                self._transport.write(len(content).to_bytes(4) + content)
+            except RuntimeError:  # uvloop has closed what is not said to be closing: nobody hears
+                _log.debug("a connection to the vault had ended before a message was written")
 
     def data_received(self, data: bytes) -> None:
         if not self.open:

@@ -185,11 +185,10 @@ class Statements(TableStatements[Listed]):
         hints = [rid for rid in map(places.get, keys) if rid is not None]
         raws = [raw for raw in listed(self.short_rows, hints) if raw[1] in wanted]
         if len(raws) < len(wanted):
-            found = listed(self.by_keys, [*wanted.difference([raw[1] for raw in raws])])
-            if len(places) + len(found) > _PLACES:
+            raws += listed(self.by_keys, [*wanted.difference([raw[1] for raw in raws])])
+            if len(places) + len(raws) > _PLACES:
                 places.clear()
-            places.update([(raw[1], raw[0]) for raw in found])
-            raws += found
+            places.update([(raw[1], raw[0]) for raw in raws])
         return raws
 
     def columns_with(self, test: str) -> str:

@@ -165,6 +165,25 @@ async def test_what_was_said_is_written_before_the_end_and_nothing_after_it():
         await asyncio.sleep(0)
 
 
+async def test_one_that_ended_and_does_not_say_so_yet_is_closed_like_any():
+    """As uvloop has it: its handle is closed, its transport is not closing."""
+
+    class Ended(Wire):
+        closed = False
+
+        def write(self, data: Any) -> None:
+            raise RuntimeError("the handle is closed")
+
+        def close(self) -> None:
+            self.closed = True
+
+    wire, connection = Ended(), FrameConnection(lambda _: None, lambda: None)
+    connection.connection_made(wire)
+    connection.send(Draining())
+    connection.close()
+    assert wire.closed
+
+
 async def test_who_may_not_be_there_is_heard_of_nothing():
     here, loop = End(), asyncio.get_running_loop()
     here.connection = FrameConnection(here.frames.append, here.lost.set, lambda _: False)
