@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks
-from proxy.storage.changes import Bind, Insert, Release, Remove
+from proxy.storage.changes import Bind, Change, Insert, Release, Remove
 from proxy.storage.sqlite.store import SqliteStore, open_sqlite
 from proxy.storage.sqlite.writer import WriterLimits
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
@@ -138,7 +138,12 @@ async def test_many_keys_are_found_where_their_rows_are_now(tmp_path: Path) -> N
         assert {key: row.rid for key, row in (await store.by_keys(TABLE, keys)).items()} == {
             h(number): number for number in range(1, 21)
         }
-    moved = [Release(h(3), 30, 5), insert(30), Bind(30, h(3), b"sealed", 5), Remove(4)]
+    moved: list[Change] = [
+        Release(h(3), 30, 5),
+        insert(30),
+        Bind(30, h(3), b"sealed", 5),
+        Remove(4),
+    ]
     await store.commit(TABLE, moved)
     found = await store.by_keys(TABLE, keys)
     assert found[h(3)].rid == 30
