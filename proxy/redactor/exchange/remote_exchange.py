@@ -116,7 +116,7 @@ class FrontLists:
             return None
         return one, question
 
-    def told(self, *, restored: bool) -> None:
+    def pace(self, *, restored: bool) -> None:
         """Whether the owner could restore one by its rows. One that shows a change under way passes
         soon; where others are alike, each further one has twice as many go the general way.
         """
@@ -314,7 +314,7 @@ class RemoteExchange:
             return None
         head = Response(answer.status, answer.headers, b"")
         ended = await self._end(CameBack(self._number, head, cut[1]))
-        lists.told(restored=not ended.unsettled)
+        lists.pace(restored=not ended.unsettled)
         if ended.unsettled:
             return None
         if not ended.values:

@@ -28,7 +28,7 @@ SHORT_BODIES = 128 * 1024
 _IS_SHORT = f"length(r.body) <= {SHORT_BODIES}"
 #: Keys whose rows' ids are remembered, and keys from which on a look-up tries these first.
 _PLACES = 8192
-SEVERAL = 8
+MANY_KEYS = 8
 
 
 class Listed:

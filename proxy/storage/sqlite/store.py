@@ -52,7 +52,7 @@ from proxy.storage.sqlite.raw import SqliteAtOnce, SqliteTables
 from proxy.storage.sqlite.select import Readers, rows_by_id, scan_rows, sqlite_select
 from proxy.storage.sqlite.statements import (
     BODY_COLUMN,
-    SEVERAL,
+    MANY_KEYS,
     Listed,
     Statements,
     drop_table,
@@ -147,9 +147,8 @@ class SqliteStore(RootedNotes):
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
         sql = self._tables.get(table) or self._missing(table)
         listed = self._listed
-        raws = sql.look_up(keys, listed) if len(keys) >= SEVERAL else listed(sql.by_keys, keys)
-        rows = await self._read(sql, raws)
-        return {row.key: row for row in rows if row.key is not None}
+        raws = sql.look_up(keys, listed) if len(keys) >= MANY_KEYS else listed(sql.by_keys, keys)
+        return {row.key: row for row in await self._read(sql, raws) if row.key is not None}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         sql = self._tables.get(table) or self._missing(table)
