@@ -39,22 +39,22 @@ def show_coverage(arguments: Arguments) -> int:
 
 
 def _lines(data: dict[str, Any]) -> list[str]:
-    rows = [("", "ENDPOINT", "REQUEST", "SUSPECTED", "SINCE", "COUNT")]
+    rows = [("", "ENDPOINT", "REQUEST", "SUSPECTED", "ANSWERS", "SINCE", "COUNT")]
     for what in ("ruled", "passed"):
         for one in data[what]:
             shared = f" (of the {one['rules']} rules of this path)" if one.get("rules") else ""
             used = one["since"] or "never", f"{one['count']}{shared}"
             part = f", {one['place']} {one['parameter']}" if "place" in one else ""
-            rows.append((what, one["endpoint"], one["match"] + part, "", *used))
+            rows.append((what, one["endpoint"], one["match"] + part, "", "", *used))
     for one in data["parameters"]:
         request = f"{one['match']}, {one['place']} {one['parameter']}"
         suspected = ", ".join(one["suspected"]) or "none"
         used = one["since"], str(one["count"])
-        rows.append(("parameter", one["endpoint"], request, suspected, *used))
+        rows.append(("parameter", one["endpoint"], request, suspected, "", *used))
     for one in data["unknown"]:
         request, suspected = f"{one['method']} {one['path']}", _places(one)
         request += f" (perhaps {one['perhaps']} by now)" if "perhaps" in one else ""
-        used = one["since"], str(one["count"])
+        used = ", ".join(one["answers"]), one["since"], str(one["count"])
         rows.append(("unknown", one["endpoint"], request, suspected, *used))
     parameters, unknown = len(data["parameters"]), len(data["unknown"])
     named = f"Parameters and members of ruled requests that no rule names: {parameters}"

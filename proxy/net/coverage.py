@@ -151,6 +151,7 @@ class Coverage:
         for part, kinds in (path.places or {"answer": path.kinds}).items():
             one.places.setdefault(part, set()).update(kinds)
         one.members = path.members
+        one.classes = sum(1 << int(answer[0]) for answer in {*path.answers})
         self._unruled[key] = one
 
     def announce(self, rules: RuleSet) -> None:
@@ -207,6 +208,7 @@ class Coverage:
             unruled = self._admit(unruled, status)
         if unruled.cell is not None:
             unruled.cell.value += 1
+            unruled.classes |= 1 << status // 100
         if sample is not None and not unruled.settled:
             self._look(unruled, status, sample)
         elif not unruled.reported:

@@ -46,18 +46,21 @@ class UnruledPath(msgspec.Struct, frozen=True, order=True):
     #: the same by place: address, request, answer
     places: dict[str, tuple[str, ...]] = {}
     members: list[WatchedMember] = []  #: that values were suspected in
+    answers: tuple[str, ...] = ()  #: classes of the statuses that were answered: ``2xx``
 
 
 class Unruled:
     """A shape of path that no rule names, for one endpoint and method."""
 
     __slots__ = (
-        "cell", "earlier", "key", "left", "looks", "members", "places", "reported", "since",
+        "cell", "classes", "earlier", "key", "left", "looks", "members", "places", "reported",
+        "since",
     )  # fmt: skip
 
     def __init__(self, key: tuple[str, str, str], cell: MetricCell | None) -> None:
         self.key = key  #: endpoint, method, shape
         self.since = 0  #: when it was first met
+        self.classes = 0  #: of the statuses that were answered, a bit each
         self.earlier = 0  #: requests that earlier processes have counted
         self.cell = cell  #: counts its requests; ``None`` until it is reported
         #: the kinds that were told, by place
@@ -83,7 +86,8 @@ class Unruled:
         count = self.earlier + (int(self.cell.value) if self.cell is not None else 0)
         places = {part: tuple(sorted(kinds)) for part, kinds in self.places.items() if kinds}
         kinds = tuple(sorted(self.kinds))
-        return UnruledPath(*self.key, self.since, count, kinds, places, self.members)
+        answers = tuple(f"{one}xx" for one in range(1, 6) if self.classes >> one & 1)
+        return UnruledPath(*self.key, self.since, count, kinds, places, self.members, answers)
 
 
 class RuledUse(msgspec.Struct, frozen=True, order=True):
@@ -141,6 +145,7 @@ def _joined_path(one: UnruledPath, other: UnruledPath) -> UnruledPath:
         one, since=min(one.since, other.since), count=one.count + other.count,
         kinds=_both(one.kinds, other.kinds), places=places,
         members=joined_members(one.members, other.members),
+        answers=_both(one.answers, other.answers),
     )  # fmt: skip
 
 
@@ -360,6 +365,7 @@ def _unknown(path: UnruledPath) -> dict[str, Any]:
         "path": path.path,
         "suspected": sorted(path.kinds),
         "places": {part: list(kinds) for part, kinds in path.places.items()},
+        "answers": list(path.answers),
         "since": instant_in_words(path.since),
         "count": path.count,
     }

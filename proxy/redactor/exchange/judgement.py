@@ -48,6 +48,9 @@ _WITH_COUNTS = frozenset(
 #: Members that may as well be a record's own, where one of the other names shows that it is one.
 _SAID = _CODES | {"result"}
 _IDS = frozenset(("id", "_id", "pk", "uuid"))
+#: Members that hold the whole of an answer, and how many of them stand round one another.
+_WRAPPERS = frozenset(("data", "result", "results", "payload", "response", "body", "content", "d"))
+_WRAPPED: Final = 2
 #: All that results of a change consist of, beside the id.
 _OF_A_RESULT = _COUNTS | _LONE_COUNTS | _WITH_COUNTS | _SAID | _MISTAKES | _VERDICTS
 #: What JSON has that says one of these; an answer without it, as nearly all are, is not read.
@@ -78,12 +81,14 @@ _Read = Callable[[Response, bool], Awaitable[ParsedBody | None]]
 
 
 def tells_refusal(body: bytes) -> bool:
-    """Whether a JSON object says at its top level that a request was refused.
+    """Whether a JSON object says at its top level, or in a member that holds the whole of an answer
+    (``data``, ``result``), that a request was refused.
 
     That is an ``errors`` or ``error`` that is not empty, a ``success`` or ``ok`` that is false, or
     a ``status``, ``code`` or ``result`` of ``error`` or ``fail``, or a status of HTTP from 400 on,
     each in whatever letter case; or that no record was changed. What shows an id is a record: the
-    status is its own.
+    status is its own, and within another member all that it says; so is a status in words beside
+    members that no result has.
     """
     return any(_refusal(body))
 
@@ -93,12 +98,25 @@ def _refusal(body: bytes) -> tuple[bool, bool]:
     if HINT.search(body) is None:
         return False, False
     try:
-        top = {name.lower(): raw for name, raw in _TOP.decode(unwrapped(body) or body).items()}
-        own = not _IDS.isdisjoint(top)
-        refused = any(_is_refusal(*one) for one in top.items() if not (own and one[0] in _SAID))
-        return refused, not own and not refused and _counts_none(top)
+        return _told(_TOP.decode(unwrapped(body) or body), 0)
     except (msgspec.DecodeError, RecursionError):
         return False, False  # no object, or none that can be read
+
+
+def _told(members: dict[str, msgspec.Raw], depth: int) -> tuple[bool, bool]:
+    """The same of an object that stands in so many others."""
+    top = {name.lower(): raw for name, raw in members.items()}
+    own = not _IDS.isdisjoint(top)
+    if own and depth:
+        return False, False
+    unclear = own or (depth > 0 and bool(top.keys() - _OF_A_RESULT))
+    refused = any(_is_refusal(*one) for one in top.items() if not (unclear and one[0] in _SAID))
+    unchanged = not own and _counts_none(top)
+    for name in _WRAPPERS & top.keys() if depth < _WRAPPED else ():
+        if bytes(top[name])[:1] == b"{":
+            inner = _told(_TOP.decode(top[name]), depth + 1)
+            refused, unchanged = refused or inner[0], unchanged or inner[1]
+    return refused, unchanged and not refused
 
 
 def _counts_none(top: dict[str, msgspec.Raw]) -> bool:

@@ -130,6 +130,8 @@ def _check(
 #: Six free digits: tokens with fewer cannot be looked up (``tokenization.digits``).
 _UNIQUE = 900_000
 
+_FIND = frozenset(("exact", "partial", "range"))
+
 #: Kinds that are never searched by parts.
 _WHOLE = ("date", "number")
 
@@ -211,7 +213,8 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
         return None
     shape = _shape(kind, section, faults)
     readable = section.value("stored") == "plain"
-    find = frozenset(item.value for item in section.value("find", []) if item.value)
+    words = [item.value for item in section.value("find", [])] or [None] * ("find" in section)
+    find = frozenset(filter(None, words))
     if "range" in find and not readable:
         faults.add(
             section.key("find"),
@@ -232,6 +235,8 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
             f"a field stands inside the entity's object; write $.{name} or another member",
         )
     mask, check = compile_mask(kind, section, faults), compile_check(kind, section, faults)
+    if None in words:  # a fault already: searches of it are no further one
+        find = _FIND
     return FieldRule(name, kind, shape, path, readable, find, mask, check) if shape else None
 
 

@@ -5,6 +5,7 @@ a record that somebody then takes out of the bin. Pure: looks at paths and count
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from proxy.redactor.tools.lessons import UNKNOWN_PART, Lessons, RequestTraffic
@@ -124,6 +125,22 @@ class PathRoles:
                 near = _owner(parent, addressed)
                 elsewhere = min(addressed) if len(names) == 1 else UNCLEAR
                 self._moved[path] = near if near in addressed else elsewhere
+
+        self._place_first_page(own)
+
+    def _place_first_page(self, own: Mapping[str, str]) -> None:
+        """A page at ``/`` shows the records of the forms that lead back to it, or where none does
+        of all forms, if they are of one collection; unless forms are sent to ``/`` itself.
+        """
+        forms = {
+            (path, own[path]): traffic
+            for (_, path), traffic in self._operations.items()
+            if path in own and (traffic.form or traffic.objects("request"))
+        }
+        leading = {base for (_, base), one in forms.items() if "/" in one.redirects.values()}
+        bases = leading or {base for _, base in forms}
+        if len(bases) == 1 and ("GET", "/") in self._operations:
+            self._moved.setdefault("/", min(bases))
 
     def is_sign_in_path(self, path: str) -> bool:
         """Whether a path is that of a sign-in, or of a reset, by nothing but an e-mail address."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 from proxy.redactor.forks import each_operation
 from proxy.redactor.load.entities import needs_record
 from proxy.redactor.path_template import SegmentKind, parse_template
-from proxy.redactor.rules import Entity, Restore, RuleSet, Verb
+from proxy.redactor.rules import Entity, PassRule, Restore, RuleSet, Verb
 from proxy.redactor.tools.difference import RuleChange, RuleEffect
 from proxy.redactor.validation import numbers_and_pattern, unchecked
 from proxy.tokenization import SHAPES
@@ -211,10 +211,24 @@ def _unnamed_start(rules: RuleSet) -> str:
     )
 
 
+#: How paths are called that take files.
+_UPLOADS: Final = re.compile(
+    r"(?i)/(?:[\w-]*[_-])?(?:uploads?|files?|attachments?|documents?|scans?|photos?|pictures?|images?"
+    r"|avatars?|media|papers?|import)(?:/\{[^{}]*\})?/?\Z"
+)
+
+
+def _takes_files(rule: PassRule) -> bool:
+    """Whether a request that passes is an upload, by its path or by what it is told from."""
+    types = [value.text for one in rule.when if one.source == "type" for value in one.values]
+    return any("multipart" in one for one in types) or _UPLOADS.search(rule.template) is not None
+
+
 def _file_names(rules: RuleSet) -> str:
     """A hint about uploads whose files pass, with the names that people gave them."""
     uploads = [one for one in each_operation(rules.operations) if one.request.files == "pass"]
-    labels = dict.fromkeys(one.label for one in uploads)
+    passed = [one for one in rules.passed if "GET" not in one.methods and _takes_files(one)]
+    labels = dict.fromkeys(one.label for one in (*uploads, *passed))
     return (
         f"{', '.join(labels)}: files pass with their names, and people name files after people; "
         "write multipart: {scan: {filename: FIELD}} for each part that is a file, in place of "

@@ -11,6 +11,7 @@ import pytest
 
 from proxy.gateway.gateway import Gateway
 from proxy.net.coverage import Coverage, Sample, media_type
+from proxy.net.coverage_report import joined_reports
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Unmatched
 from proxy.telemetry import logs
@@ -278,6 +279,24 @@ async def test_a_method_that_a_caller_made_up_is_not_told(capfd):
         await client.ask(get("/list", method="Quibblethwaite"))
         assert [line["method"] for line in await told.lines()] == ["other"]
         assert "Quibblethwaite" not in str(told.counts())
+
+
+def test_the_classes_of_answers_are_told_and_go_on_from_the_process_before():
+    coverage = Coverage(Metrics(), RULES)
+    for path, statuses in (
+        (b"/export", (200, 204, 404)),
+        (b"/api/list", (403, 404)),
+        (b"/a", (0,)),
+    ):
+        for status in statuses:
+            coverage.note(coverage.find("crm", "GET", path), status, None)
+    told = [(one.path, one.answers) for one in coverage.report().unknown]
+    assert told == [("/api/list", ("4xx",)), ("/export", ("2xx", "4xx"))]
+    again = Coverage(Metrics(), RULES, coverage.report())
+    again.note(again.find("crm", "GET", b"/api/list"), 302, None)
+    assert [one.answers for one in again.report().unknown] == [("3xx", "4xx"), ("2xx", "4xx")]
+    joined = joined_reports([coverage.report(), again.report()])
+    assert [one.answers for one in joined.unknown] == [("3xx", "4xx"), ("2xx", "4xx")]
 
 
 def test_shapes_with_words_that_rules_have_made_public_are_forgotten_until_met_again():

@@ -17,7 +17,7 @@ operations:
 """
 MET = [
     {"endpoint": "crm", "method": "GET", "path": "/people/{id}", "since": 0, "count": 7}
-    | {"kinds": ["phone", "email"]},
+    | {"kinds": ["phone", "email"], "answers": ["2xx", "4xx"]},
     {"endpoint": "crm", "method": "GET", "path": "/health", "since": 0, "count": 2, "kinds": []},
     {"endpoint": "crm", "method": "POST", "path": "/notes", "since": 0, "count": 1, "kinds": []},
     {"endpoint": "gone", "method": "GET", "path": "/a", "since": 0, "count": 1, "kinds": ["iban"]},
@@ -34,7 +34,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def met(folder: Path, *paths: dict[str, object]) -> None:
-    """As 0.1.0 wrote it."""
+    """As 0.1.0 wrote it; it told no answers."""
     (folder / "data" / "coverage.json").write_text(json.dumps(list(paths)))
 
 
@@ -54,13 +54,18 @@ def test_what_rules_name_and_what_they_do_not_is_told_and_suspicion_fails(folder
         "path": "/people/{id}",
         "suspected": ["email", "phone"],
         "places": {},
+        "answers": ["2xx", "4xx"],
         "since": "1970-01-01T00:00:00Z",
         "count": 7,
     }
     assert [one["path"] for one in shown["unknown"]] == ["/people/{id}", "/health", "/a"]
     assert main(["coverage"]) == 1
     text = capsys.readouterr().out
-    assert "unknown  crm       GET /people/{id}     email, phone  1970-01-01T00:00:00Z  7" in text
+    assert (
+        "unknown  crm       GET /people/{id}     email, phone  2xx, 4xx  1970-01-01T00:00:00Z  7"
+        in text
+    )
+    assert "unknown  crm       GET /health          none                    1970" in text
     assert text.endswith("\nShapes of paths that no rule names: 3\n")
 
 

@@ -38,6 +38,13 @@ REFUSALS: tuple[dict[str, Any], ...] = (
     {"errno": 1062},
     {"exception": "NotFound", "message": "no"},
     {"validationErrors": [{"name": "too short"}]},
+    {"result": {"ok": False}},
+    {"data": {"success": False, "message": "no"}},
+    {"Data": {"Errors": {"name": ["too short"]}}},
+    {"payload": {"status": "error", "message": "no"}},
+    {"data": {"status": 404, "message": "no"}, "meta": {}},
+    {"success": True, "data": {"error": "locked", "person": None}},
+    {"d": {"result": {"ok": False}}},
 )
 #: Results of databases, as applications pass them on: no record was changed.
 UNCHANGED: tuple[dict[str, Any], ...] = (
@@ -51,6 +58,10 @@ UNCHANGED: tuple[dict[str, Any], ...] = (
     {"count": 0},
     {"deleted": False},
     {"updated": 0, "message": "nothing"},
+    {"data": {"deletedCount": 0}},
+    {"success": True, "data": {"acknowledged": True, "deletedCount": 0}},
+    {"result": {"n": 0, "ok": 1}, "connection": {"id": 3}},
+    {"data": {"affected": 0, "raw": []}, "meta": {}},
 )
 #: What may be said in place of a record that was not found, or after a success.
 NOTHING = (b"null", b"false", b"0", b" [0]\n", b"[]", b'""')
@@ -75,7 +86,14 @@ SUCCESSES: tuple[Any, ...] = (
     {"code": "500", "status": True},
     {"result": 450, "isSuccess": True},
     {"code": 1234, "Status": 600, "name": {"code": 500}},
-    {"data": {"errors": ["below the top"], "ok": False}},
+    {"person": {"errors": ["of something else"], "ok": False}},
+    {"data": {"id": 7, "ok": False, "error": "a record's own", "deletedCount": 0}},
+    {"data": {"name": "Bo", "status": "failed", "code": 500}},  # likewise
+    {"data": {"name": "Bo", "count": 0, "deleted": False}},
+    {"data": {"deletedCount": 1}},
+    {"data": [{"ok": False}]},
+    {"data": None, "result": "gone"},
+    {"data": {"result": {"data": {"ok": False}}}},
     [{"error": "not at the top"}],
     "error",
     b'{"error": "cut off',

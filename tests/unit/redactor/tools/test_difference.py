@@ -30,6 +30,10 @@ operations:
   - {match: GET /static, pass: true}
 """
 LOSES, GAINS, CHANGES = RuleEffect
+FILE = "      scan:  {kind: text, token: filename}\nviews:"
+UPLOAD = (
+    "  - {match: POST /scans, create: person, request: {multipart: {scan: {filename: scan}}}}\n"
+)
 
 #: What stands in the rules, what takes its place, and what that means.
 TABLE = [
@@ -209,3 +213,11 @@ def test_changed_meanings_of_an_answer_are_told(before, after, told):
     assert before in old
     found = changes(old, old.replace(before, after))
     assert {(one.effect, one.text.partition(" (")[0]) for one in found} == told
+
+
+def test_the_name_of_a_file_that_is_not_named_any_more_is_a_loss():
+    before = RULES.replace("views:", FILE) + UPLOAD
+    after = before.replace("{scan: {filename: scan}}", "{title: name}, files: pass")
+    told = {(one.effect, one.text) for one in differences(load_text(before), load_text(after))}
+    lost = "the request's name of the file in part scan is not named any more (scan)"
+    assert told >= {(LOSES, lost), (LOSES, "files: refuse becomes pass")}

@@ -385,6 +385,25 @@ def test_no_upload_is_called_free_of_values():
     assert "pass: true" not in text
 
 
+@table(
+    ("forms", "entity"),
+    [
+        ([("/people", "/people/17"), ("/people/17", "/")], "people"),
+        ([("/people", "/"), ("/orders", "/orders/17")], "people"),
+        ([("/people", "/people/17"), ("/orders", "/orders/17")], None),
+        ([("/people", "/"), ("/orders", "/")], None),
+        ([("/", "/17"), ("/people", "/people/17")], "record"),
+    ],
+)
+def test_a_list_at_the_first_page_is_that_of_the_forms_which_lead_to_it(forms, entity):
+    typed = {"email": ANN["email"]}
+    first = page("GET", "/", f"<h1>{ANN['email']}</h1>")
+    text = proposal(first, *(submitted(path, leads, typed) for path, leads in forms))
+    rules = {one["match"]: one for one in yaml.safe_load(text).get("operations", ())}
+    assert rules.get("GET /", {}).get("read") == entity
+    assert ("# left out: GET /, because email suspected" in text) is (entity is None)
+
+
 def test_names_of_files_are_proposed_as_fields_and_tables_are_not():
     form = "multipart/form-data; boundary=b"
     params = [{"name": "title", "value": "x"}, {"name": "photo", "fileName": "zorbina.pdf"}]

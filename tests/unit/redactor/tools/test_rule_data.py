@@ -1,6 +1,7 @@
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.difference import differences
 from proxy.redactor.tools.rule_data import changes_data, results_data, rules_data
+from tests.support.table import table
 
 RULES = """\
 version: 1
@@ -102,6 +103,29 @@ def test_an_upload_whose_files_pass_is_hinted_at() -> None:
         hints = rules_data(load_text(RULES + form % files))["hints"]
         told = [one for one in hints if "files pass with their names" in one]
         assert [one.partition(":")[0] for one in told] == ["POST /c/{id}/photo"] * hinted
+
+
+@table(
+    ("match", "hinted"),
+    [
+        ('"POST /c/{id}/photo", pass: true', True),
+        ("POST /media/upload, pass: true", True),
+        ('"PUT|POST /profile-pictures/{name}", pass: true', True),
+        (
+            (
+                "POST /contacts, when: {type: multipart/form-data}, pass: true}\n"
+                "  - {match: POST /contacts, when: {type: application/json}, create: contact"
+            ),
+            True,
+        ),
+        ('"GET /c/{id}/photo", pass: true', False),
+        ("POST /logout, pass: true", False),
+        ("POST /profiles, pass: true", False),
+    ],
+)
+def test_an_upload_that_passes_is_hinted_at_by_its_path(match, hinted) -> None:
+    hints = rules_data(load_text(f"{RULES}  - {{match: {match}}}\n"))["hints"]
+    assert any("files pass with their names" in one for one in hints) is hinted
 
 
 def test_a_read_of_many_paths_that_names_no_parameter_is_hinted_at() -> None:
