@@ -54,8 +54,8 @@ def _lines(data: dict[str, Any]) -> list[str]:
     for one in data["unknown"]:
         request, suspected = f"{one['method']} {one['path']}", _places(one)
         request += f" (perhaps {one['perhaps']} by now)" if "perhaps" in one else ""
-        used = ", ".join(one["answers"]), one["since"], str(one["count"])
-        rows.append(("unknown", one["endpoint"], request, suspected, *used))
+        answered, used = ", ".join(one["answers"]), (one["since"], str(one["count"]))
+        rows.append(("unknown", one["endpoint"], request, suspected, answered, *used))
     parameters, unknown = len(data["parameters"]), len(data["unknown"])
     named = f"Parameters and members of ruled requests that no rule names: {parameters}"
     lines = [named] if parameters else []

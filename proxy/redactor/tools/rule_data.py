@@ -228,7 +228,7 @@ def _file_names(rules: RuleSet) -> str:
     """A hint about uploads whose files pass, with the names that people gave them."""
     uploads = [one for one in each_operation(rules.operations) if one.request.files == "pass"]
     passed = [one for one in rules.passed if "GET" not in one.methods and _takes_files(one)]
-    labels = dict.fromkeys(one.label for one in (*uploads, *passed))
+    labels = dict.fromkeys([*(one.label for one in uploads), *(one.label for one in passed)])
     return (
         f"{', '.join(labels)}: files pass with their names, and people name files after people; "
         "write multipart: {scan: {filename: FIELD}} for each part that is a file, in place of "
