@@ -98,12 +98,12 @@ def _refusal(body: bytes) -> tuple[bool, bool]:
     if HINT.search(body) is None:
         return False, False
     try:
-        return _told(_TOP.decode(unwrapped(body) or body), 0)
+        return _refusal_in(_TOP.decode(unwrapped(body) or body), 0)
     except (msgspec.DecodeError, RecursionError):
         return False, False  # no object, or none that can be read
 
 
-def _told(members: dict[str, msgspec.Raw], depth: int) -> tuple[bool, bool]:
+def _refusal_in(members: dict[str, msgspec.Raw], depth: int) -> tuple[bool, bool]:
     """The same of an object that stands in so many others."""
     top = {name.lower(): raw for name, raw in members.items()}
     own = not _IDS.isdisjoint(top)
@@ -114,7 +114,7 @@ def _told(members: dict[str, msgspec.Raw], depth: int) -> tuple[bool, bool]:
     unchanged = not own and _counts_none(top)
     for name in _WRAPPERS & top.keys() if depth < _WRAPPED else ():
         if bytes(top[name])[:1] == b"{":
-            inner = _told(_TOP.decode(top[name]), depth + 1)
+            inner = _refusal_in(_TOP.decode(top[name]), depth + 1)
             refused, unchanged = refused or inner[0], unchanged or inner[1]
     return refused, unchanged and not refused
 
