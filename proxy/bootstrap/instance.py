@@ -35,7 +35,6 @@ from proxy.bootstrap.api import (
 from proxy.bootstrap.audit import OpenAudit, open_audit, own_chain
 from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
 from proxy.bootstrap.environments import EnvironmentSet, OpenEnvironment, opening
-from proxy.bootstrap.first_client import admit_mounted
 from proxy.bootstrap.front import Front, OwnedRules, is_front, running_front, serving_fronts, work
 from proxy.bootstrap.functions import start_functions
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
@@ -48,6 +47,7 @@ from proxy.bootstrap.network import (
     renew_certificates,
     upstream_routes,
 )
+from proxy.bootstrap.offline import admit_mounted
 from proxy.bootstrap.open_vault import (
     country_of,
     key_source,

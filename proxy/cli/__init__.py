@@ -18,7 +18,7 @@ from proxy.cli.command import Command, execute
 #: with ``children``.
 COMMANDS: Final[dict[str, str]] = {
     "demo": "proxy.cli.demo:COMMAND",
-    "init": "proxy.cli.init:COMMAND",
+    "init": "proxy.cli.client:INIT_COMMAND",
     "serve": "proxy.cli.serve:COMMAND",
     "check": "proxy.cli.check:COMMAND",
     "client": "proxy.cli.client:CLIENT_COMMAND",
@@ -31,7 +31,7 @@ COMMANDS: Final[dict[str, str]] = {
     "policy": "proxy.cli.declare:POLICY_COMMAND",
     "reload": "proxy.cli.operate:RELOAD_COMMAND",
     "rules": "proxy.cli.rules:COMMAND",
-    "coverage": "proxy.cli.coverage:COMMAND",
+    "coverage": "proxy.cli.rules:COVERAGE_COMMAND",
     "adopt": "proxy.cli.adopt:ADOPT_COMMAND",
     "release": "proxy.cli.adopt:RELEASE_COMMAND",
     "schema": "proxy.cli.declare:SCHEMA_COMMAND",
@@ -42,7 +42,7 @@ COMMANDS: Final[dict[str, str]] = {
     "import": "proxy.cli.import_:COMMAND",
     "export": "proxy.cli.export:COMMAND",
     "person": "proxy.cli.person:COMMAND",
-    "rehash": "proxy.cli.rehash:COMMAND",
+    "rehash": "proxy.cli.operate:REHASH_COMMAND",
     "completion": "proxy.cli.completion:COMMAND",
 }
 

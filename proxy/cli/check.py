@@ -105,7 +105,7 @@ def _upstream(settings: Settings) -> str:
 
 def _access(settings: Settings) -> str:
     from proxy.bootstrap.api import check_asking
-    from proxy.bootstrap.first_client import mounted_client
+    from proxy.bootstrap.offline import mounted_client
     from proxy.bootstrap.open_vault import has_vault
 
     if settings.auth.first_client is not None and not has_vault(settings):

@@ -7,8 +7,7 @@ from proxy.errors import Code, VaultError
 from proxy.storage.changes import Change, Conflict, Remove, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.collection import Collection
-from proxy.vault.erasure import leave_marks
-from proxy.vault.genuine import is_genuine_change, may_end
+from proxy.vault.erasure import is_genuine_change, leave_marks, may_end
 from proxy.vault.proxied.deletes import overdue
 from proxy.vault.proxied.recognize import unneeded
 from proxy.vault.seal import Tampered

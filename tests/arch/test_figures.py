@@ -21,8 +21,8 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 
-from proxy.bootstrap.first_client import first_client
 from proxy.bootstrap.instance import prepare_instance, running
+from proxy.bootstrap.offline import first_client
 from proxy.clock import system_clock
 from proxy.config import load_settings
 from tests.support import issuer

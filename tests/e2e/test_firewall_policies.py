@@ -9,8 +9,8 @@ from typing import Any
 
 import aiohttp
 
-from proxy.bootstrap.first_client import first_client
 from proxy.bootstrap.instance import prepare_instance, running
+from proxy.bootstrap.offline import first_client
 from proxy.config import load_settings
 from tests.support.countries import AMERICAN, SWEDISH, write
 from tests.support.people import rules

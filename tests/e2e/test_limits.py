@@ -14,8 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.bootstrap.first_client import first_client
 from proxy.bootstrap.instance import Running, prepare_instance, running
+from proxy.bootstrap.offline import first_client
 from proxy.config import load_settings
 from proxy.errors import VaultError
 from proxy.net import server

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from aiohttp import web
 
-from proxy.bootstrap.first_client import first_client
 from proxy.bootstrap.instance import prepare_instance, running
+from proxy.bootstrap.offline import first_client
 from proxy.config import load_settings
 from proxy.redactor.load import load_rule_set
 from tests.support import guides

@@ -22,7 +22,6 @@ import asyncpg
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks
 from proxy.storage.changes import Change, Conflict, Underway
-from proxy.storage.postgres.batch import LockedRows, PostgresSegment, QueuedCommit
 from proxy.storage.postgres.faults import (
     is_link_fault,
     is_locked,
@@ -32,7 +31,7 @@ from proxy.storage.postgres.faults import (
 )
 from proxy.storage.postgres.link import DatabaseLink, begin
 from proxy.storage.postgres.replicas import tell
-from proxy.storage.postgres.statements import TableSql
+from proxy.storage.postgres.statements import LockedRows, PostgresSegment, QueuedCommit, TableSql
 from proxy.storage.postgres.tallies import TableSums
 from proxy.storage.query import closed
 from proxy.storage.segment import PreconditionFailed

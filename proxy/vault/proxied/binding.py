@@ -24,7 +24,7 @@ from proxy.storage.changes import (
 from proxy.storage.rows import SEEN_IN_PAGE, Past, Row, RowState, Staged, StagedKind
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
-from proxy.vault.genuine import may_end
+from proxy.vault.erasure import may_end
 from proxy.vault.locks import ENDED
 from proxy.vault.seal import RecordSealer
 

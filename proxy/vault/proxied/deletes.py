@@ -14,7 +14,7 @@ from proxy.offload import busy, give_way, run_in_thread
 from proxy.storage.changes import Change, Conflict, MarkInDoubt, Remove, Replace, StageRow, Unstage
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
-from proxy.vault.genuine import is_genuine_change, may_end
+from proxy.vault.erasure import is_genuine_change, may_end
 from proxy.vault.proxied.binding import (
     RECONCILE_GRACE,
     StagedWrite,

@@ -12,7 +12,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import Record
 from proxy.storage.changes import Change, Conflict, Remember
 from proxy.storage.rows import Row
-from proxy.vault.genuine import hosts_others
+from proxy.vault.erasure import hosts_others
 from proxy.vault.records.repository import Records
 from proxy.vault.seal import Tampered
 

@@ -28,8 +28,7 @@ from proxy.offload import busy, give_way
 from proxy.storage.changes import AddVersion, Change, Remove
 from proxy.storage.query import All, Is, Select
 from proxy.storage.rows import Row
-from proxy.vault.erasure import leave_marks
-from proxy.vault.genuine import hosts_others
+from proxy.vault.erasure import hosts_others, leave_marks
 from proxy.vault.records.commit import (
     COMMIT_TRIES,
     ExtraChanges,

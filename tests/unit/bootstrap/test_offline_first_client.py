@@ -1,7 +1,7 @@
 import pytest
 
-from proxy.bootstrap.first_client import first_client, mounted_client
 from proxy.bootstrap.instance import prepare_instance, running
+from proxy.bootstrap.offline import first_client, mounted_client
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 

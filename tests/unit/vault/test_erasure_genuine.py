@@ -1,5 +1,5 @@
 from proxy.storage.rows import Row, StagedKind
-from proxy.vault.genuine import hosts_others, is_genuine_change, may_end
+from proxy.vault.erasure import hosts_others, is_genuine_change, may_end
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates, stage_updates
 from proxy.vault.records.commit import no_changes

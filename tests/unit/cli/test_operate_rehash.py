@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.cli import main, rehash
+from proxy.cli import main, operate
 from tests.support.fakevault import FakeVault, fake_vault
 from tests.support.rehashing import DTK
 
@@ -44,7 +44,7 @@ def state(name: str, done: int = 0, failed: int = 0) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def at_home(client: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehash, "_LOOK", 0.0)
+    monkeypatch.setattr(operate, "_LOOK", 0.0)
     monkeypatch.setenv("DOMICILE_DTK", DTK)
     (tmp_path / "rules.json").write_text('{"key1": {"strategy": "uuid"}}')
 
