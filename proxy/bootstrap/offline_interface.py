@@ -50,14 +50,13 @@ class OfflineInterface:
         self._store, self._realm, self._audit = store, realm, audit
         self.connect = connect
 
-    async def answer(self, method: str, path: str, send: Callable[[], _Answer]) -> _Answer:
+    async def answer(self, send: Callable[[], _Answer], *, changes: bool) -> _Answer:
         """The answer that ``send`` gets, in another thread; what the request rewrites or erases
-        is done then.
+        is done then. ``changes``: whether it may change anything.
 
         Raises ``VaultError`` where nothing may be changed: NOT_WRITABLE, AUDIT_DOWN,
         REPLICAS_RUNNING.
         """
-        changes = method != "GET" and "?dry_run=" not in path
         if changes:
             if not await is_alone(self._store):
                 raise VaultError(Code.REPLICAS_RUNNING, _IN_USE)

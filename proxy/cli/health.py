@@ -119,18 +119,21 @@ def reachable(listening: ListenAddress) -> ListenAddress:
 
 def http_address(text: str) -> str:
     """A whole address at http://, as an argument."""
-    parts = urllib.parse.urlsplit(text)
-    try:
-        whole = (
-            parts.scheme == "http" and bool(parts.hostname) and parts.port != 0 and min(text) > " "
-        )
-    except ValueError:
-        whole = False
-    if not whole:
+    if not is_address(text, "http"):
         raise argparse.ArgumentTypeError(
             "write a whole address, such as http://127.0.0.1:8082/healthz"
         )
     return text
+
+
+def is_address(text: str, *schemes: str) -> bool:
+    """Whether the text is an address with a host and one of these schemes."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        fits = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return fits and min(text) > " "
 
 
 def _seconds(text: str) -> float:

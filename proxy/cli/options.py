@@ -7,6 +7,7 @@ from typing import Final
 
 from proxy.cli import remote
 from proxy.cli.command import AddArguments, argument, argument_list
+from proxy.cli.health import is_address
 
 _FORMATS: Final = ("jsonl", "csv")
 
@@ -33,16 +34,7 @@ def _instance(text: str) -> str:
 def site_address(text: str) -> str:
     """An address of scheme, host and port alone."""
     parts = urllib.parse.urlsplit(text)
-    try:
-        whole = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and parts.port != 0
-            and min(text) > " "
-        )
-    except ValueError:
-        whole = False
-    if not whole or parts.path not in ("", "/") or parts.query:
+    if not is_address(text, "http", "https") or parts.path not in ("", "/") or parts.query:
         raise argparse.ArgumentTypeError(
             "write scheme, host and port alone, such as http://127.0.0.1:8081"
         )

@@ -225,7 +225,9 @@ class _StoppedVault(HttpClient):
         method, target, body, headers = request
         fields = {name: text for name, text in headers.items() if name != "Idempotency-Key"}
         send = partial(self.send_once, method, target, body, fields)
-        return self._runner.run(self._interface.answer(method, target, send))
+        trial = "true" in urllib.parse.parse_qs(target.partition("?")[2]).get("dry_run", ())
+        changes = method != "GET" and not trial
+        return self._runner.run(self._interface.answer(send, changes=changes))
 
     def close(self) -> None:
         """Close the vault as well. Once."""

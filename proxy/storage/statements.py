@@ -1,4 +1,5 @@
-"""The statements on the tables of one schema that every engine runs, each written once.
+"""The statements on the tables of one schema that every engine runs, and the reads of a store by
+them (``StatementStore``), each written once.
 
 ``r_<table>`` holds the rows, ``s_`` the staged changes, ``t_`` the token index, ``h_`` past
 versions, ``f_`` files, ``i_`` replies and ``l_`` the rows that they show. The prefixes keep a
@@ -15,16 +16,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from proxy.storage.base import TABLE_PARTS, columns_of
-from proxy.storage.query import ValidatedQuery
+from proxy.storage.base import TABLE_PARTS, CommitGuard, Replicas, columns_of
+from proxy.storage.notes import RootedNotes
+from proxy.storage.query import ValidatedQuery, closed, fitting, unknown
 from proxy.storage.rows import (
     ERASED_AT,
     Cells,
     ColumnType,
     ColumnValue,
+    File,
+    Past,
     Row,
     RowState,
+    Staged,
+    StoredReply,
     TableLayout,
+    read_staged,
 )
 
 # ruff: noqa: S608 - names have passed query.check_names; every value is a parameter
@@ -227,3 +234,90 @@ class TableStatements(ABC, Generic[_Listed]):
             cells = self.cells.read(tuple(cells))
         state = _STATES[raw[3] != 0]
         return tuple.__new__(Row, (*raw[:3], state, *raw[4:_WIDTH], cells, raw[_WIDTH]))
+
+
+_Sql = TypeVar("_Sql", bound=TableStatements[Any])
+
+
+class StatementStore(RootedNotes, Generic[_Sql]):
+    """What a ``Store`` reads by one statement each, whatever the engine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guard: CommitGuard | None = None
+        self.replicas: Replicas | None = None
+        self._tables: dict[str, _Sql] = {}
+        self._closed = False
+
+    @abstractmethod
+    async def _ask(self, text: str, *values: Any) -> Sequence[Any]:
+        """The rows that a question finds. Raises ``VaultError``."""
+
+    @abstractmethod
+    async def _ask_listed(self, statement: Any, values: Sequence[Any]) -> Sequence[Any]:
+        """The same of a question with a list (``TableStatements.listed``)."""
+
+    async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
+        by_row: dict[int, tuple[Staged, ...]] = {}
+        for raw in await self._ask_listed(self._statements(table).staged, rids):
+            change = read_staged(raw)
+            by_row[change.rid] = (*by_row.get(change.rid, ()), change)
+        return by_row
+
+    async def unsettled(
+        self, table: str, before: int, limit: int
+    ) -> tuple[list[Row], list[Staged]]:
+        sql = self._statements(table)
+        rows = [sql.read(raw) for raw in await self._ask(sql.pending, before, limit)]
+        return rows, [read_staged(raw) for raw in await self._ask(sql.waiting, before, limit)]
+
+    async def expired(self, table: str, now: int, limit: int) -> list[int]:
+        return [raw[0] for raw in await self._ask(self._statements(table).expired, now, limit)]
+
+    async def count(self, table: str) -> tuple[int, int, int]:
+        ((rows, pending, staged),) = await self._ask(self._statements(table).count)
+        return rows, pending, staged
+
+    async def past(
+        self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
+    ) -> tuple[list[Past], int]:
+        sql = self._statements(table)
+        if room is not None:
+            sizes = await self._ask(sql.past_sizes, key, limit, offset)
+            limit = fitting([raw[0] for raw in sizes], room)
+        versions = [Past(*raw) for raw in await self._ask(sql.past, key, limit, offset)]
+        return versions, (await self._ask(sql.pasts, key))[0][0]
+
+    async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
+        raws = await self._ask(self._statements(table).past_scan, *after, limit)
+        return [Past(*raw) for raw in raws]
+
+    async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
+        by_row: dict[int, tuple[File, ...]] = {}
+        for raw in await self._ask_listed(self._statements(table).files, rids):
+            file = File(*raw)
+            by_row[file.rid] = (*by_row.get(file.rid, ()), file)
+        return by_row
+
+    async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
+        raws = await self._ask(self._statements(table).file_scan, after, limit)
+        return [File(*raw) for raw in raws]
+
+    async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
+        raws = await self._ask(self._statements(table).reply, key, now)
+        return StoredReply(*raws[0]) if raws else None
+
+    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
+        raws = await self._ask(self._statements(table).reply_scan, after, limit)
+        return [StoredReply(*raw) for raw in raws]
+
+    def _statements(self, table: str) -> _Sql:
+        sql = self._tables.get(table)
+        return self._missing(table) if sql is None or self._closed else sql
+
+    def _missing(self, table: str) -> _Sql:
+        raise closed() if self._closed else unknown(table)
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise closed()

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from proxy.api import attachments, request, upload
+from proxy.api import attachments, pop, request, upload
 from proxy.audit import chain, shipping, signatures
 from proxy.auth import audiences, authorization_server, external_acl
 from proxy.auth.authorization_server import OAuthError
@@ -35,7 +35,6 @@ from proxy.model import (
     filter_reader,
     legacy_dialect,
     policy_reader,
-    pop_dialect,
     record,
     schema_change,
     schema_document,
@@ -318,7 +317,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "model.legacy_dialect:read_record_filter": lambda text: legacy_dialect.read_record_filter(
         records_schema(), {"key1": {"$like": text}, text: text}, DEFAULTS
     ),
-    "model.pop_dialect:read_pop_find": lambda text: pop_dialect.read_pop_find(
+    "api.pop:read_pop_find": lambda text: pop.read_pop_find(
         SCHEMA, {"filter": {"city": {"$not": text}, text: text}}, DEFAULTS
     ),
     "model.schema_document:read_definition": lambda text: schema_document.read_definition(

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitGuard, Engine, Hooks, Replicas, RowTally
+from proxy.storage.base import Engine, Hooks, RowTally
 from proxy.storage.changes import Change
-from proxy.storage.notes import NoteWrite, RootedNotes
+from proxy.storage.notes import NoteWrite
 from proxy.storage.postgres.address import DatabaseAddress, parse_address
 from proxy.storage.postgres.columns import Widening, present_columns
 from proxy.storage.postgres.link import (
@@ -39,20 +39,13 @@ from proxy.storage.query import (
     Select,
     changed_meanwhile,
     check_names,
-    closed,
-    fitting,
-    unknown,
 )
 from proxy.storage.rows import (
     ColumnType,
-    File,
-    Past,
     Row,
-    Staged,
-    StoredReply,
     TableLayout,
-    read_staged,
 )
+from proxy.storage.statements import StatementStore
 
 #: Seconds between two looks whether the connection that writes is whole.
 _WATCHED = 1.0
@@ -71,7 +64,7 @@ _NEW_NOTE = "INSERT INTO notes (name, content) VALUES ($1, $2) ON CONFLICT DO NO
 _NEXT_NOTE = "UPDATE notes SET content = $2 WHERE name = $1"
 
 
-class PostgresStore(RootedNotes):
+class PostgresStore(StatementStore[TableSql]):
     """A ``Store`` in a schema of a database, which this process owns.
 
     Commits are applied in the order in which they are called. A commit whose caller is cancelled
@@ -80,17 +73,13 @@ class PostgresStore(RootedNotes):
 
     def __init__(self, link: DatabaseLink, hooks: Hooks) -> None:
         super().__init__()
-        self.guard: CommitGuard | None = None
         self.at_once = None
-        self.replicas: Replicas | None = None
         self._replicas: DatabaseReplicas | None = None
         self._link = link
         self._writer = PostgresWriter(link, hooks)
         if isinstance(link, SharedLink):
             self.replicas = self._replicas = DatabaseReplicas(link, self._writer)
         self._questions = Questions(link, hooks)
-        self._tables: dict[str, TableSql] = {}
-        self._closed = False
         self._watch: asyncio.Task[None] | None = None
 
         def taken_over() -> None:
@@ -181,41 +170,18 @@ class PostgresStore(RootedNotes):
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         sql = self._statements(table)
-        return {raw[0]: sql.read(raw) for raw in await self._listed(sql.rows, rids)}
+        return {raw[0]: sql.read(raw) for raw in await self._ask_listed(sql.rows, rids)}
 
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
         sql = self._statements(table)
-        return {raw[1]: sql.read(raw) for raw in await self._listed(sql.by_keys, keys)}
+        return {raw[1]: sql.read(raw) for raw in await self._ask_listed(sql.by_keys, keys)}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         sql = self._statements(table)
         by_hash: dict[bytes, list[int]] = {}
-        for token, rid in await self._listed(sql.by_tokens, list(dict.fromkeys(hashes))):
+        for token, rid in await self._ask_listed(sql.by_tokens, list(dict.fromkeys(hashes))):
             by_hash.setdefault(token, []).append(rid)
         return {token: tuple(rids) for token, rids in by_hash.items()}
-
-    async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
-        by_row: dict[int, tuple[Staged, ...]] = {}
-        for raw in await self._listed(self._statements(table).staged, rids):
-            change = read_staged(raw)
-            by_row[change.rid] = (*by_row.get(change.rid, ()), change)
-        return by_row
-
-    async def unsettled(
-        self, table: str, before: int, limit: int
-    ) -> tuple[list[Row], list[Staged]]:
-        sql = self._statements(table)
-        rows = [sql.read(raw) for raw in await self._link.fetch(sql.pending, before, limit)]
-        staged = await self._link.fetch(sql.waiting, before, limit)
-        return rows, [read_staged(raw) for raw in staged]
-
-    async def expired(self, table: str, now: int, limit: int) -> list[int]:
-        sql = self._statements(table)
-        return [raw[0] for raw in await self._link.fetch(sql.expired, now, limit)]
-
-    async def count(self, table: str) -> tuple[int, int, int]:
-        (raw,) = await self._link.fetch(self._statements(table).count)
-        return raw[0], raw[1], raw[2]
 
     async def select(self, table: str, query: Select) -> RowPage:
         sql = self._statements(table)
@@ -231,40 +197,6 @@ class PostgresStore(RootedNotes):
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
         sql = self._statements(table)
         return [sql.read(raw) for raw in await self._link.fetch(sql.scan, after, limit)]
-
-    async def past(
-        self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
-    ) -> tuple[list[Past], int]:
-        sql = self._statements(table)
-        if room is not None:
-            sizes = await self._link.fetch(sql.past_sizes, key, limit, offset)
-            limit = fitting([raw[0] for raw in sizes], room)
-        versions = await self._link.fetch(sql.past, key, limit, offset)
-        (total,) = await self._link.fetch(sql.pasts, key)
-        return [Past(*raw) for raw in versions], total[0]
-
-    async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
-        raws = await self._link.fetch(self._statements(table).past_scan, *after, limit)
-        return [Past(*raw) for raw in raws]
-
-    async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
-        by_row: dict[int, tuple[File, ...]] = {}
-        for raw in await self._listed(self._statements(table).files, rids):
-            file = File(*raw)
-            by_row[file.rid] = (*by_row.get(file.rid, ()), file)
-        return by_row
-
-    async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
-        raws = await self._link.fetch(self._statements(table).file_scan, after, limit)
-        return [File(*raw) for raw in raws]
-
-    async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
-        raws = await self._link.fetch(self._statements(table).reply, key, now)
-        return StoredReply(*raws[0]) if raws else None
-
-    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
-        raws = await self._link.fetch(self._statements(table).reply_scan, after, limit)
-        return [StoredReply(*raw) for raw in raws]
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         sql = self._statements(table)
@@ -319,18 +251,10 @@ class PostgresStore(RootedNotes):
         self._refuse_closed()
         return [raw[0] for raw in await self._link.fetch(_NOTES, ending)]
 
-    def _statements(self, table: str) -> TableSql:
-        sql = self._tables.get(table)
-        if sql is None or self._closed:
-            self._refuse_closed()
-            raise unknown(table)
-        return sql
+    async def _ask(self, text: str, *values: Any) -> Sequence[Any]:
+        return await self._link.fetch(text, *values)
 
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise closed()
-
-    async def _listed(self, text: str, values: Sequence[Any]) -> list[Any]:
+    async def _ask_listed(self, text: str, values: Sequence[Any]) -> Sequence[Any]:
         return await self._link.fetch(text, list(values)) if values else []
 
 

@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitGuard, Engine, Hooks, Replicas, RowTally
+from proxy.storage.base import Engine, Hooks, RowTally
 from proxy.storage.changes import Change
-from proxy.storage.notes import NoteWrite, RootedNotes
+from proxy.storage.notes import NoteWrite
 from proxy.storage.query import (
     AggregateGroup,
     Grouping,
@@ -29,19 +29,13 @@ from proxy.storage.query import (
     Select,
     changed_meanwhile,
     check_names,
-    closed,
-    fitting,
-    unknown,
 )
 from proxy.storage.rows import (
     TOKEN_RIDS,
     File,
     Past,
     Row,
-    Staged,
-    StoredReply,
     TableLayout,
-    read_staged,
 )
 from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import inserts
@@ -63,6 +57,7 @@ from proxy.storage.sqlite.statements import (
 )
 from proxy.storage.sqlite.where import add_functions
 from proxy.storage.sqlite.writer import SqliteWriter
+from proxy.storage.statements import StatementStore
 
 _T = TypeVar("_T")
 
@@ -77,7 +72,7 @@ _NOTES_OF = "SELECT name, content FROM notes WHERE name IN (SELECT value FROM js
 _NOTE = "SELECT content FROM notes WHERE name = ?"
 
 
-class SqliteStore(RootedNotes):
+class SqliteStore(StatementStore[Statements]):
     """A ``Store`` on a file that this process owns.
 
     Commits are applied in the order in which they are called. A commit whose caller is cancelled
@@ -86,16 +81,12 @@ class SqliteStore(RootedNotes):
 
     def __init__(self, file: DatabaseFile, writer: SqliteWriter) -> None:
         super().__init__()
-        self.guard: CommitGuard | None = None
-        self.replicas: Replicas | None = None
         self._file = file
         self._writer = writer
         self._readers = Readers(lambda: add_functions(file.connect_reader(cache=_CACHE)))
         self._reader: Connection | None = None
         self._used: dict[str, Used] = {}
-        self._tables: dict[str, Statements] = {}  # one object, which ``at_once`` has as well
         self.at_once = SqliteAtOnce(self, writer, self._tables, (self._fetch, self._query))
-        self._closed = False
 
     def raw(self) -> SqliteTables:
         return SqliteTables(self._readers.ask, self._writer.call, self._has_everything)
@@ -163,27 +154,9 @@ class SqliteStore(RootedNotes):
                     rids_by_token[token] = [rid for (rid,) in self._fetch(sql.by_token, (token,))]
         return {token: tuple(rids[:TOKEN_RIDS]) for token, rids in rids_by_token.items() if rids}
 
-    async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
-        by_row: dict[int, tuple[Staged, ...]] = {}
-        for raw in self._listed(self._statements(table).staged, rids):
-            change = read_staged(raw)
-            by_row[change.rid] = (*by_row.get(change.rid, ()), change)
-        return by_row
-
-    async def unsettled(
-        self, table: str, before: int, limit: int
-    ) -> tuple[list[Row], list[Staged]]:
-        sql = self._statements(table)
-        rows = [sql.read(raw) for raw in self._fetch(sql.pending, (before, limit))]
-        return rows, [read_staged(raw) for raw in self._fetch(sql.waiting, (before, limit))]
-
-    async def expired(self, table: str, now: int, limit: int) -> list[int]:
-        return [rid for (rid,) in self._fetch(self._statements(table).expired, (now, limit))]
-
     async def count(self, table: str) -> tuple[int, int, int]:
         self._file.check()  # a file that was moved is still readable, and takes no write
-        rows, pending, staged = self._fetch(self._statements(table).count, ())[0]
-        return rows, pending, staged
+        return await super().count(table)
 
     async def select(self, table: str, query: Select) -> RowPage:
         sql = self._tables.get(table) or self._missing(table)
@@ -206,41 +179,13 @@ class SqliteStore(RootedNotes):
         sql = self._statements(table)
         return await self._readers.ask(lambda reader: scan_rows(reader, sql, after, limit))
 
-    async def past(
-        self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
-    ) -> tuple[list[Past], int]:
-        sql = self._statements(table)
-        if room is not None:
-            limit = fitting(
-                [size for (size,) in self._fetch(sql.past_sizes, (key, limit, offset))], room
-            )
-        versions = [Past(*raw) for raw in self._fetch(sql.past, (key, limit, offset))]
-        return versions, self._fetch(sql.pasts, (key,))[0][0]
-
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
         text, parameters = self._statements(table).past_scan, (*after, limit)
         raws = await self._readers.ask(lambda reader: reader.execute(text, parameters).fetchall())
         return [Past(*raw) for raw in raws]
 
     async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
-        sql = self._statements(table)
-        by_row: dict[int, tuple[File, ...]] = {}
-        for raw in self._listed(sql.files, rids) if sql.used.files else ():
-            file = File(*raw)
-            by_row[file.rid] = (*by_row.get(file.rid, ()), file)
-        return by_row
-
-    async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
-        raws = self._fetch(self._statements(table).file_scan, (after, limit))
-        return [File(*raw) for raw in raws]
-
-    async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
-        raw = self._fetch(self._statements(table).reply, (key, now))
-        return StoredReply(*raw[0]) if raw else None
-
-    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
-        raws = self._fetch(self._statements(table).reply_scan, (after, limit))
-        return [StoredReply(*raw) for raw in raws]
+        return await super().files(table, rids) if self._statements(table).used.files else {}
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         sql = self._statements(table)
@@ -289,15 +234,11 @@ class SqliteStore(RootedNotes):
     async def notes(self, ending: str) -> list[str]:
         return [name for (name,) in self._fetch(_NOTES, (ending,))]
 
-    def _statements(self, table: str) -> Statements:
-        return self._tables.get(table) or self._missing(table)
+    async def _ask(self, text: str, *values: Any) -> Sequence[Any]:
+        return self._fetch(text, values)
 
-    def _missing(self, table: str) -> Statements:
-        raise closed() if self._closed else unknown(table)
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise closed()
+    async def _ask_listed(self, statement: Listed, values: Sequence[Any]) -> Sequence[Any]:
+        return self._listed(statement, values)
 
     def _listed(self, statement: Listed, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         if len(values) == 1:

@@ -32,7 +32,7 @@ async def test_records_keep_an_environment_unless_they_are_to_go_too(settings):
 
         async def asked(path: str) -> int:
             send = partial(_sent, offline.connect, path)
-            return await offline.answer("DELETE", path, send)
+            return await offline.answer(send, changes=True)
 
         assert await asked("/api/environments/acme") == 409
         assert await asked("/api/environments/acme?records=delete") == 204
@@ -54,7 +54,7 @@ async def test_a_removal_that_was_interrupted_is_brought_to_its_end(settings):
         await book.end("acme")
         assert book.doomed() == ["acme"]
     async with offline_interface(settings) as offline:
-        await offline.answer("POST", "", lambda: None)
+        await offline.answer(lambda: None, changes=True)
     async with open_offline(settings) as (_, book, _):
         assert book.doomed() == []
 

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from proxy.api.pop import read_pop_find, read_pop_record, read_pop_records
 from proxy.errors import Code, VaultError
-from proxy.model.pop_dialect import read_pop_find, read_pop_record, read_pop_records
 from proxy.model.query import Compares, Equals, Op
 from proxy.model.record import RecordLimits
 from proxy.model.schema import IS_ENCRYPTED, STATED_VERSION, records_schema
