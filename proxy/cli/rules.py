@@ -350,8 +350,8 @@ def _lines(data: dict[str, Any]) -> list[str]:
     for one in data["unknown"]:
         request = f"{one['method']} {one['path']}"
         request += f" (perhaps {one['perhaps']} by now)" if "perhaps" in one else ""
-        used = ", ".join(one["answers"]), one["since"], str(one["count"])
-        rows.append(("unknown", one["endpoint"], request, _places(one), *used))
+        last = ", ".join(one["answers"]), one["since"], str(one["count"])
+        rows.append(("unknown", one["endpoint"], request, _places(one), *last))
     parameters, unknown = len(data["parameters"]), len(data["unknown"])
     named = f"Parameters and members of ruled requests that no rule names: {parameters}"
     lines = [named] if parameters else []
