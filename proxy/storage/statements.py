@@ -240,7 +240,7 @@ _Sql = TypeVar("_Sql", bound=TableStatements[Any])
 
 
 class StatementStore(RootedNotes, Generic[_Sql]):
-    """What a ``Store`` reads by one statement each, whatever the engine."""
+    """Reads of a ``Store`` that are one statement each, whatever the engine."""
 
     def __init__(self) -> None:
         super().__init__()
