@@ -379,7 +379,8 @@ async def _of(client: RawClient, name: str, make: Callable[[int], bytes]) -> Fig
     for number in range(_WARM):  # what is made once is made now
         assert (await client.ask(make(number))).status in {200, 201}
     figures: list[tuple[int, int, int]] = []
-    functions, calls = EXECUTED.get(name, (0, 1 << 30))[1], CALLS.get(name, 1 << 30)
+    most, least = 1 << 30, [0, 0, 0]
+    ceilings = *EXECUTED.get(name, (most, most)), CALLS.get(name, most)
     for number in range(_WARM, 400):
         counted = Executed()
         sys.setprofile(counted)
@@ -391,12 +392,12 @@ async def _of(client: RawClient, name: str, make: Callable[[int], bytes]) -> Fig
         if any(name == "SqliteWriter._hand" for _, name, _ in counted.functions):
             continue  # the disk was slow just now, so the thread runs what the loop would
         figures.append((len(counted.modules), len(counted.functions), counted.calls))
-        within = any(one[1] <= functions and one[2] <= calls for one in figures)
+        least = [min(column) for column in zip(*figures, strict=True)]
+        within = all(one <= ceiling for one, ceiling in zip(least, ceilings, strict=True))
         if len(figures) == 40 or (within and len(figures) >= 8):
             break
     columns = [*zip(*figures, strict=True)]
-    least, most = ([*map(end, columns)] for end in (min, max))
-    return Figures(*least, *most[1:], *[statistics.median_low(columns[2])])
+    return Figures(*least, *map(max, columns[1:]), *[statistics.median_low(columns[2])])
 
 
 def cut() -> dict[str, int]:
