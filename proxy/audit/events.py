@@ -50,7 +50,7 @@ MEMBERS: Final[dict[str, str]] = {
     "files": "ids of attachments",
     "purpose": "the purpose of the request (`x-purpose`), if a policy requires one",
     "approved": "the client that approved the request, if `auth.four_eyes` requires a second one",
-    "subject": "the client, schema, policy, environment, key or note that was read or changed",
+    "subject": "the client, schema, policy, environment, key or note that was read or changed; of a start and of new rules, the version of the rules",
     "reason": "a constant text that gives the reason",
     "since": "when it happened, if the line could not be written then",
     "notes": "signed lines: the counter of the root over the notes of the store",
@@ -72,6 +72,9 @@ TAMPERED: Final = (
     "rows of the store have columns that differ from what is sealed in them, or do not open: they "
     "were left out"
 )
+
+#: The reason in the line of new rules.
+NEW_RULES: Final = "other rules are in force from here on"
 
 #: The reason in the line of an alarm about a note.
 NOTE_CHANGED: Final = "a note of the store was changed, rolled back, added or removed by something else than the program"

@@ -23,6 +23,7 @@ from proxy.audit.chain import (
     parse_line,
     read_tail,
 )
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.signatures import SIGNATURE
 from proxy.offload import flush_folder
 
@@ -161,6 +162,15 @@ class LogStart(NamedTuple):
     alarm: str | None = None
     torn: bool = False  #: the last file ended with an unfinished line
     notes: int = 0  #: counter of the store's notes in the last signed line
+
+    def first_lines(self, rules: str = "") -> tuple[bytes, ...]:
+        """The lines with which it goes on; ``rules``: the version of those in force."""
+        lines = [encode_event(EventKind.LOG, subject=rules, reason="started")]
+        if self.torn:
+            lines.append(encode_event(EventKind.LOG, reason=CUT))
+        if self.alarm is not None:
+            lines.append(encode_event(EventKind.ALARM, reason=self.alarm))
+        return tuple(lines)
 
 
 def find_start(folder: Path, keys: Sequence[LogKey], checkpoint: Checkpoint) -> LogStart:

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from proxy.audit.chain import Link, LogKey, Memory, Stamps, recall, remember
 from proxy.audit.events import EventKind, encode_event, with_request
 from proxy.audit.files import (
-    CUT,
     LogStart,
     SegmentWriter,
     expired_segments,
@@ -79,7 +78,7 @@ class AuditLog:
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._lost = 0
         #: Lines that stand before the first one put; a start that fails has written nothing.
-        self._first = _first_lines(start)
+        self._start, self._first = start, start.first_lines()
         self.alarm: Callable[[str], None] = lambda _kind: None  #: counts alarms by kind
         #: The counter of the root over the notes of the store, and its value in the log.
         self.notes: Callable[[], int] = lambda: 0
@@ -161,8 +160,12 @@ class AuditLog:
 
     # ------------------------------------------------------------------ maintenance
 
-    async def begin(self) -> None:
-        """Write the first lines and a checkpoint; a full disk does not stop the start."""
+    async def begin(self, rules: str = "") -> None:
+        """Write the first lines and a checkpoint; a full disk does not stop the start. ``rules``:
+        the version of those in force.
+        """
+        if self._first:
+            self._first = self._start.first_lines(rules)
         try:
             self.put()
         except VaultError as error:
@@ -381,14 +384,6 @@ def check_folder(folder: Path) -> None:
         refuse_unusable(next(path for path in (folder, *folder.parents) if path.exists()))
     except OSError as error:
         raise _unusable(folder, error) from None
-
-
-def _first_lines(start: LogStart) -> tuple[bytes, ...]:
-    reasons = ["started", CUT] if start.torn else ["started"]
-    lines = [encode_event(EventKind.LOG, reason=reason) for reason in reasons]
-    if start.alarm is not None:
-        lines.append(encode_event(EventKind.ALARM, reason=start.alarm))
-    return tuple(lines)
 
 
 def _unusable(folder: Path, error: OSError) -> VaultError:

@@ -63,6 +63,7 @@ from proxy.bootstrap.rules import (
     Overrides,
     RuleHistory,
     adopt_rules,
+    audit_rules,
     coverage_until_now,
     first_rules,
     load_earlier,
@@ -219,7 +220,7 @@ async def _started(
     started.owner = await stack.enter_async_context(serving_fronts(*parts))
     work(stack, started.reloader.watch(), base.audit.log.run(), ins.watch())
     work(stack, *base.guard.work())
-    await base.audit.log.begin()
+    await base.audit.log.begin(started.rules.runtime.rules.version)
     work(stack, watch_store(base.store, *watched, _ROUND))
     work(stack, write_coverage_often(settings, coverage))
     settle_memory()
@@ -250,7 +251,8 @@ async def _open(
     )
     coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
     stack.callback(write_coverage, settings, coverage)
-    adopt = partial(adopt_rules, bind, (journal, coverage))
+    audited = partial(audit_rules, audit.services, in_force)
+    adopt = partial(adopt_rules, bind, (journal.announce, coverage.announce, audited))
     load = partial(load_rules, settings, overrides)
     reloader = Reloader(files, load, adopt, in_force, metrics)
     ins = open_listeners(settings, auth.audiences, metrics, clock, guard.first)

@@ -7,7 +7,7 @@ alone; it finds here what its fronts still have.
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,8 @@ from typing import Final
 import msgspec
 
 from proxy.admin.app import Console
-from proxy.audit.services import no_audit
+from proxy.audit.events import NEW_RULES, EventKind, encode_event
+from proxy.audit.services import AuditServices, no_audit
 from proxy.bootstrap.network import redirected, upstream_routes
 from proxy.bootstrap.open_vault import unobserved
 from proxy.clock import Clock, system_clock
@@ -24,11 +25,10 @@ from proxy.config import Settings
 from proxy.config.schema import SETTINGS
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
-from proxy.gateway.metrics import MeteredAccessLog
 from proxy.model.schema import records_schema
 from proxy.net.coverage import Coverage
 from proxy.net.coverage_report import CoverageReport, UnruledPath, joined_reports
-from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
+from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules, refuse_unfit
 from proxy.redactor.load import load_files, load_rule_set, no_rules
 from proxy.redactor.load.rule_tests import Case, parse_case
 from proxy.redactor.rules import BodyLimits, Endpoint, OnError, RuleSet, Unmatched
@@ -295,15 +295,22 @@ async def _tried(
             await store.close()
 
 
+def audit_rules(audit: AuditServices, in_force: InForce, fresh: RuleSet) -> None:
+    """Write into the audit log that other rules come into force, before they do."""
+    if fresh.version != in_force.runtime.rules.version:
+        line = encode_event(EventKind.LOG, subject=fresh.version, reason=NEW_RULES)
+        audit.put_quietly(line)
+
+
 async def adopt_rules(
     bind: Callable[[RuleSet], Awaitable[Runtime]],
-    observers: tuple[MeteredAccessLog, Coverage],
+    observers: Sequence[Callable[[RuleSet], None]],
     fresh: RuleSet,
 ) -> Runtime:
     """Bind new rules, ready to take effect, and tell the observers of them."""
     runtime = await bind(fresh)
-    for one in observers:
-        one.announce(fresh)
+    for tell in observers:
+        tell(fresh)
     return runtime
 
 

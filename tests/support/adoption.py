@@ -195,7 +195,10 @@ async def office(folder: Path, scale: Scale) -> AsyncIterator[Office]:
         async with application(folder / "application", scale, port) as direct:
             rules = RULES.replace(UPSTREAM, f'upstream: "{direct}"')
             rules = rules.replace(ON_ERROR, ON_ERROR + VAULT_DOWN)
-            listen = {"DOMICILE__LISTEN__PROXY": f"127.0.0.1:{proxy}"}
+            listen = {
+                "DOMICILE__LISTEN__PROXY": f"127.0.0.1:{proxy}",
+                "DOMICILE__UPSTREAM__CONNECT": "60s",  # the application shares a busy machine
+            }
             async with (
                 running(folder / "proxy", rules, **listen) as instance,
                 aiohttp.ClientSession() as session,

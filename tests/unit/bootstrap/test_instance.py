@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from proxy.audit.events import NEW_RULES
 from proxy.bootstrap import instance
 from proxy.bootstrap.instance import Running, prepare_instance, running
 from proxy.bootstrap.open_vault import check_keys, check_store
@@ -21,6 +22,7 @@ from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
 from proxy.net.sockets import open_sockets
 from proxy.storage import engine_of
+from tests.support.audit import lines as audit_lines
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.scraping import bearer
@@ -79,6 +81,22 @@ async def test_a_reload_reads_everything_that_can_change(settings):
         await started.reload()
         assert read == ["certificates", "schemas and policies"]
         assert "rules" in str(await started.reloader.state.check())
+
+
+async def test_the_audit_log_tells_which_rules_were_in_force_since_when(settings):
+    versions: list[str] = []
+    async with running(settings) as started:
+        for text in ("", "# another version\n", "# another version\n", "no rules\n"):
+            if text:
+                settings.rules.write_text(rules("http://127.0.0.1:9") + text)
+                await started.reload()
+            versions.append(started.rules.runtime.rules.version)
+    first, second = dict.fromkeys(versions)
+    told = [line for line in audit_lines(settings.audit.folder) if "subject" in line]
+    assert [(line["reason"], line["subject"]) for line in told] == [
+        ("started", first),
+        (NEW_RULES, second),
+    ]
 
 
 # ---------------------------------------------------------------------- prepare
