@@ -112,7 +112,7 @@ ENTITY: list[Case] = [
     ("range without plain", with_fields("x: {kind: date, ▲find: [range]}"), ("stored: plain",)),
     ("search of another kind", with_fields("x: {kind: text, find: [▲partly]}"), ("partial",)),
     ("search of another kind that is asked for", with_fields("x: {kind: text, find: [▲partly]}", "y: {kind: date, find: ▲range}") + "operations:\n  - {match: POST /p, create: person}\n"
-        '  - {match: GET /p, read: person, query: {q: {field: x, via: vault, find: partial, send: {param: ids, none: "0"}}, y: {field: y, via: vault, find: from, send: {param: ids, none: "0"}}}, response: {each: "$[*]"}}\n', ("partial", "must be a list")),
+        '  - {match: GET /p, read: person, query: {q: {field: x, via: vault, find: partial, send: {param: ids, none: "0"}}, y: {field: y, via: vault, find: from, send: {param: ids, none: "0"}}}, response: {each: "$[*]", id: $.id}}\n', ("partial", "must be a list")),
     ("find as a word", with_fields("x: {kind: text, find: ▲exact}"), ("must be a list: [exact]",)),
     ("stored misspelt", with_fields("x: {kind: text, stored: ▲clear}"), ("write plain",)),
     ("place without root", with_fields("x: {kind: text, at: ▲address}"), ("write $.address",)),

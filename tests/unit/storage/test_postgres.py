@@ -571,13 +571,14 @@ async def test_writes_go_on_while_a_column_waits_for_its_table_and_an_index_is_m
         await one.commit(TABLE, [insert(1), insert(2)])
         if large:
             await beside(uri, _FILLED)
-        async with holding(uri, f"SELECT count(*) FROM r_{TABLE}"):
-            widening = [asyncio.ensure_future(store.ensure(WIDER)) for store in (one, two)]
-            until = time.monotonic() + 3
-            while time.monotonic() < until:
-                assert await written(one, 1) == await written(two, 2) == "written"
-            assert not any(task.done() for task in widening)
-        async with holding(uri, "SELECT txid_current()"):  # an index waits for it, and nobody else
+        # an index waits for this transaction, and nobody else; it is there before the column is
+        async with holding(uri, "SELECT txid_current()"):
+            async with holding(uri, f"SELECT count(*) FROM r_{TABLE}"):
+                widening = [asyncio.ensure_future(store.ensure(WIDER)) for store in (one, two)]
+                until = time.monotonic() + 3
+                while time.monotonic() < until:
+                    assert await written(one, 1) == await written(two, 2) == "written"
+                assert not any(task.done() for task in widening)
             while large and not await beside(uri, _INDEXES, f"r_{TABLE}"):
                 assert await written(two, 2) == await written(one, 1) == "written"
             assert not large or not all(task.done() for task in widening)  # one makes the index
