@@ -571,8 +571,9 @@ async def test_writes_go_on_while_a_column_waits_for_its_table_and_an_index_is_m
         await one.commit(TABLE, [insert(1), insert(2)])
         if large:
             await beside(uri, _FILLED)
-        # an index waits for this transaction, and nobody else; it is there before the column is
-        async with holding(uri, "SELECT txid_current()"):
+        # an index waits for this snapshot, and nobody else; it is there before the column is
+        repeatable = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1"
+        async with holding(uri, repeatable):
             async with holding(uri, f"SELECT count(*) FROM r_{TABLE}"):
                 widening = [asyncio.ensure_future(store.ensure(WIDER)) for store in (one, two)]
                 until = time.monotonic() + 3
