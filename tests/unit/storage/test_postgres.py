@@ -571,9 +571,8 @@ async def test_writes_go_on_while_a_column_waits_for_its_table_and_an_index_is_m
         await one.commit(TABLE, [insert(1), insert(2)])
         if large:
             await beside(uri, _FILLED)
-        # an index waits for this snapshot, and nobody else; it is there before the column is
-        repeatable = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1"
-        async with holding(uri, repeatable):
+        # an index waits for this snapshot, which is there before the column; nobody else does
+        async with holding(uri, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1"):
             async with holding(uri, f"SELECT count(*) FROM r_{TABLE}"):
                 widening = [asyncio.ensure_future(store.ensure(WIDER)) for store in (one, two)]
                 until = time.monotonic() + 3
