@@ -33,7 +33,7 @@ MOST_FILES: Final = 65_536
 #: listener with its connections.
 _OWN: Final = 64
 _ADMIN_CONNECTIONS: Final = 16
-#: Connections of callers that nobody means to do with.
+#: Fewer connections of callers than these are hardly meant.
 _FEW: Final = 256
 
 #: Connections that wait to be accepted; the kernel may hold fewer.

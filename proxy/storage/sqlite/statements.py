@@ -182,10 +182,10 @@ class Statements(TableStatements[Listed]):
         the key that it has now, and what is not found by them is looked up.
         """
         places, wanted = self._places, set(keys)
-        hints = [rid for rid in map(places.get, keys) if rid is not None]
-        raws = [raw for raw in listed(self.short_rows, hints) if raw[1] in wanted]
-        if len(raws) < len(wanted):
-            raws += listed(self.by_keys, [*wanted.difference([raw[1] for raw in raws])])
+        hints = {rid for rid in map(places.get, keys) if rid is not None}  # keys may have moved
+        raws = [raw for raw in listed(self.short_rows, [*hints]) if raw[1] in wanted]
+        if missing := wanted.difference([raw[1] for raw in raws]):
+            raws += listed(self.by_keys, [*missing])
             if len(places) + len(raws) > _PLACES:
                 places.clear()
             places.update([(raw[1], raw[0]) for raw in raws])

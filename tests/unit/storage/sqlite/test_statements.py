@@ -146,6 +146,25 @@ def test_ids_of_so_many_rows_are_remembered_at_most() -> None:
     assert 1000 <= hints[-1] <= 8192
 
 
+def test_a_key_is_found_though_the_row_that_had_it_lately_has_another_of_them() -> None:
+    sql = Statements(LAYOUT)
+    rows = {1: h(0), **{100 + number: h(number) for number in range(1, 1200)}}
+
+    def listed(statement: Listed, values: Sequence[object]) -> list[tuple[object, ...]]:
+        found: list[tuple[object, ...]] = []
+        for text, part in statement.runs(values):
+            ids = "rid IN" in text
+            found += [one for one in rows.items() if (one[0] if ids else one[1]) in part]
+        return found
+
+    wanted = [h(number) for number in range(1201)]
+    sql.look_up(wanted, listed)
+    rows[1] = h(1200)  # an id was taken back, and given to the next record
+    sql.look_up(wanted, listed)
+    rows[2] = h(0)
+    assert {one[1] for one in sql.look_up(wanted, listed)} == {*wanted}
+
+
 def test_a_staged_change_is_read() -> None:
     assert read_staged((1, 2, 2, 3, None, 1, b"")) == Staged(
         1, 2, StagedKind.DELETE, 3, None, True, b""
