@@ -18,6 +18,7 @@ from proxy.model import read_definition, read_policy
 from proxy.model.policy import AccessPolicy
 from proxy.model.schema import Schema
 from proxy.model.values import step
+from proxy.telemetry.reloads import read_settled
 
 #: A declaration is a page of text; a larger file is a mistake.
 _LARGEST: Final = 1024 * 1024
@@ -56,8 +57,12 @@ def read_files(kind: DeclarationKind[_Declared], paths: Sequence[Path]) -> Decla
     """
     reading = _Reading(kind)
     for path in paths:
-        for file in _files(path, reading.faults):
-            reading.file(file)
+        files = read_settled(path, _contents)
+        if files is None:
+            text = f"changes while it is read: load the {plural(kind.noun)} once they are settled"
+            reading.faults.append(Detail(str(path), text))
+        for file, content in files or ():
+            reading.file(file, content)
     if reading.faults:
         text = f"The files with {plural(kind.noun)} have faults: fix what is listed."
         raise VaultError(kind.code, text, tuple(reading.faults))
@@ -69,15 +74,28 @@ def plural(noun: str) -> str:
     return noun.removesuffix("y") + "ies" if noun.endswith("y") else noun + "s"
 
 
-def _files(path: Path, faults: list[Detail]) -> list[Path]:
-    if path.is_dir():
-        return sorted(
-            item for item in path.iterdir() if item.suffix in (".yaml", ".yml") and item.is_file()
-        )
+def _contents(path: Path) -> list[tuple[str, bytes | str]]:
+    """Names of files, and what stands in each, or its fault."""
+    try:
+        if path.is_dir():
+            every = (one for one in path.iterdir() if one.suffix in (".yaml", ".yml"))
+            return [(str(file), _content(file)) for file in sorted(every) if not file.is_dir()]
+    except OSError as error:
+        return [(str(path), _unreadable(error))]
     if not path.exists():
-        faults.append(Detail(str(path), "there is no such file or folder"))
-        return []
-    return [path]
+        return [(str(path), "there is no such file or folder")]
+    return [(str(path), _content(path))]
+
+
+def _content(file: Path) -> bytes | str:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        return _unreadable(error)
+
+
+def _unreadable(error: OSError) -> str:
+    return f"cannot be read ({error.strerror}): let this user read it"
 
 
 class _Reading(Generic[_Declared]):
@@ -96,31 +114,25 @@ class _Reading(Generic[_Declared]):
             pointer = pointer.rpartition("/")[0]
         return places.get(pointer, name)
 
-    def file(self, file: Path) -> None:
+    def file(self, file: str, content: bytes | str) -> None:
+        if isinstance(content, str):
+            self.faults.append(Detail(file, content))
+            return
+        if len(content) > _LARGEST:
+            text = f"larger than 1 MiB: is this a file with {plural(self.kind.noun)}?"
+            self.faults.append(Detail(file, text))
+            return
         try:
-            content = file.read_bytes()
-            if len(content) > _LARGEST:
-                self.faults.append(
-                    Detail(
-                        str(file),
-                        f"larger than 1 MiB: is this a file with {plural(self.kind.noun)}?",
-                    )
-                )
-                return
             for node in yaml.compose_all(content.decode("utf-8-sig"), Loader=yaml.BaseLoader):
-                self.document(str(file), node)
-        except OSError as error:
-            self.faults.append(
-                Detail(str(file), f"cannot be read ({error.strerror}): let this user read it")
-            )
+                self.document(file, node)
         except UnicodeDecodeError:
-            self.faults.append(Detail(str(file), "not UTF-8: save the file in that encoding"))
+            self.faults.append(Detail(file, "not UTF-8: save the file in that encoding"))
         except yaml.MarkedYAMLError as error:
-            self.faults.append(Detail(_at(str(file), error.problem_mark), not_yaml(error)))
+            self.faults.append(Detail(_at(file, error.problem_mark), not_yaml(error)))
         except (yaml.YAMLError, RecursionError):
             self.faults.append(
                 Detail(
-                    str(file),
+                    file,
                     "not YAML: a control character stands in it, or it is nested too deeply",
                 )
             )

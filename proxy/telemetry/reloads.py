@@ -7,7 +7,8 @@ clears both.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeVar
 
 from proxy.errors import VaultError
 from proxy.telemetry.metrics import Metrics
@@ -17,6 +18,29 @@ RELOADED: Final = (
     "rules", "policies", "schemas", "certificates", "upstream_certificates", "remote_certificates",
     "countries", "notes", "keys", "clock",
 )  # fmt: skip
+
+
+#: Times that a folder is read until it was the same twice.
+_TRIES: Final = 10
+
+_Content = TypeVar("_Content")
+
+
+def read_settled(path: Path, read: Callable[[Path], _Content]) -> _Content | None:
+    """The content of a file, or of a folder once two readings in a row were equal; ``None`` if they
+    never are.
+
+    Half of one version of its files and half of the next may protect less than either.
+    """
+    before = read(path)
+    if not path.is_dir():
+        return before  # may be a pipe, which is read once
+    for _ in range(_TRIES - 1):
+        content = read(path)
+        if content == before:
+            return content
+        before = content
+    return None
 
 
 class Reload:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema
@@ -40,9 +40,7 @@ from proxy.redactor.rules import (
     RuleSet,
     RuleTest,
 )
-
-#: Times that a folder is read until it was the same twice.
-_TRIES: Final = 10
+from proxy.telemetry.reloads import read_settled
 
 
 @dataclass(slots=True)
@@ -61,15 +59,17 @@ def load_rule_set(path: Path, environ: Mapping[str, str] | None = None) -> RuleS
     and half of the next may name less than either.
     """
     environ = os.environ if environ is None else environ
-    sources: list[RuleSource] | None = None
-    for _ in range(_TRIES):
-        before, job = sources, _Load(environ)
-        sources = read_sources(path, job.faults)
-        if sources == before or not path.is_dir():
-            return _compile(sources, job)
-    raise VaultError(
-        Code.BAD_RULES, f"{path} changes while it is read: load the rules once they are settled."
-    )
+    job = _Load(environ)
+
+    def read(path: Path) -> list[RuleSource]:
+        job.faults = RuleFaults()  # those of the last reading count
+        return read_sources(path, job.faults)
+
+    sources = read_settled(path, read)
+    if sources is None:
+        text = f"{path} changes while it is read: load the rules once they are settled."
+        raise VaultError(Code.BAD_RULES, text)
+    return _compile(sources, job)
 
 
 def load_text(

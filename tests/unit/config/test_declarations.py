@@ -14,6 +14,7 @@ from proxy.config.declarations import (
 from proxy.errors import Code, VaultError
 from proxy.model.policy_reader import read_policy
 from proxy.model.schema import FieldType
+from tests.support.files import mounted
 from tests.unit.model.test_policy_reader import EXAMPLE
 
 KIND: DeclarationKind[Any] = DeclarationKind(
@@ -89,6 +90,30 @@ def test_faults_have_their_lines(tmp_path: Path):
         "a.yaml:3:17",
         "a.yaml:5:32",
     ]
+
+
+def test_policies_that_are_replaced_while_they_are_read_are_never_mixed(tmp_path: Path):
+    """The first version hides the passport in the first file, the second one in the second."""
+    other = TEXT.replace("name: support", "name: sales")
+    bare = "  passport: hidden\n"
+    versions = [(TEXT, other.replace(bare, "")), (TEXT.replace(bare, ""), other)]
+    folder = mounted(tmp_path, ("one.yaml", "two.yaml"), versions)
+    for most in (2, 3, 5):
+        type(folder).swaps = most
+        hiding = [one.name for one in read_policies([folder]).declared if "passport" in one.fields]
+        assert len(hiding) == 1
+    type(folder).swaps = 99
+    with pytest.raises(VaultError) as refused:
+        read_policies([folder])
+    assert [one.text for one in refused.value.details] == [
+        "changes while it is read: load the policies once they are settled"
+    ]
+
+
+def test_a_link_to_nothing_is_a_fault_and_not_left_out(tmp_path: Path):
+    written(tmp_path, contact=CONTACT)
+    (tmp_path / "gone.yaml").symlink_to("nowhere")
+    assert places(tmp_path) == ["gone.yaml"]
 
 
 CONTACT = """\

@@ -1,9 +1,10 @@
-from pathlib import Path, PosixPath
+from pathlib import Path
 
 import pytest
 
 from proxy.errors import VaultError
 from proxy.redactor.load import load_rule_set, load_text
+from tests.support.files import mounted
 from tests.support.rules import ENTITIES, HEAD, with_operations
 from tests.support.table import table
 
@@ -210,31 +211,10 @@ def test_files_that_are_replaced_while_they_are_read_are_never_mixed(tmp_path):
     )
     move = '  - {match: "DELETE /contacts/{id}", delete: contact}\n'
     versions = [(SMALLEST, other.replace(move, "")), (SMALLEST.replace(move, ""), other)]
-    swaps = swapped = 0
-
-    def swap() -> None:
-        nonlocal swapped
-        folder = tmp_path / f"..{swapped}"
-        folder.mkdir()
-        for name, text in zip(("one.yaml", "two.yaml"), versions[swapped % 2], strict=True):
-            (folder / name).write_text(text)
-        (tmp_path / "..new").symlink_to(folder.name)
-        (tmp_path / "..new").replace(tmp_path / "..data")
-        swapped += 1
-
-    class Mounted(PosixPath):
-        def read_bytes(self) -> bytes:
-            content = super().read_bytes()
-            if swapped < swaps and self.name == "one.yaml":
-                swap()
-            return content
-
-    swap()
-    for name in ("one.yaml", "two.yaml"):
-        (tmp_path / name).symlink_to(f"..data/{name}")
+    folder = mounted(tmp_path, ("one.yaml", "two.yaml"), versions)
     for most in (2, 3, 5):
-        swaps = most
-        assert len(load_rule_set(Mounted(tmp_path)).operations) == 9
-    swaps = 99
+        type(folder).swaps = most
+        assert len(load_rule_set(folder).operations) == 9
+    type(folder).swaps = 99
     with pytest.raises(VaultError, match="changes while it is read"):
-        load_rule_set(Mounted(tmp_path))
+        load_rule_set(folder)
