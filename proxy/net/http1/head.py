@@ -239,8 +239,8 @@ def _method(method: bytes) -> str:
 def _settle_request(head: RequestHead, special: list[tuple[HeaderKind, bytes, bytes]]) -> None:
     """Set the body and connection facts of a request from its fields.
 
-    An upgrade to HTTP/2 is not relayed, for no rule would see its requests: it is as if it had not
-    been asked for, which every server may do (RFC 9110 section 7.8).
+    An upgrade to HTTP/2, or to TLS below HTTP (RFC 2817), is not relayed, for no rule would see its
+    requests: it is as if it had not been asked for, which every server may do (RFC 9110, 7.8).
     """
     groups = by_kind(special)
     hosts = groups.get(_HOST, ())
@@ -258,7 +258,7 @@ def _settle_request(head: RequestHead, special: list[tuple[HeaderKind, bytes, by
         if b"upgrade" in head.named and head.minor:
             protocols = list_members(groups.get(_UPGRADE, []))
             head.upgrade = bool(protocols) and not any(
-                protocol.startswith((b"h2", b"http")) for protocol in protocols
+                protocol.startswith((b"h2", b"http", b"tls")) for protocol in protocols
             )
 
 

@@ -74,6 +74,7 @@ def test_whether_the_connection_goes_on(fields, minor, close):
         (["Upgrade: websocket"], False),
         (["Connection: upgrade"], False),
         (["Connection: upgrade", "Upgrade: h2c"], False),
+        (["Connection: upgrade", "Upgrade: TLS/1.2"], False),
         (["Connection: upgrade", "Upgrade: websocket", "Upgrade: x, HTTP/2.0"], False),
     ],
 )
