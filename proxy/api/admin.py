@@ -331,7 +331,7 @@ def _data_keys_json(one: DataKeys) -> dict[str, Any]:
     return {
         "environment_id": one.environment,
         "keys": [
-            {"key_id": key, "seals": key == one.keys[-1], "used_by": _used(one, key)}
+            {**_key_head(one, key), "seals": key == one.keys[-1], "used_by": _used(one, key)}
             for key in one.keys
         ],
         "wrapped_by": one.wrapped_by,
@@ -345,7 +345,7 @@ def _data_keys_json(one: DataKeys) -> dict[str, Any]:
             "blocked_by": list(one.blocked_by),
         },
         "hash": {
-            "keys": _roots_json(one.hash_roots),
+            "keys": _roots_json(one, one.hash_roots),
             "rehash": {
                 "state": one.rehash,
                 **one.rehashed,
@@ -353,12 +353,18 @@ def _data_keys_json(one: DataKeys) -> dict[str, Any]:
                 "blocked_by": list(one.rehash_blocked_by),
             },
         },
-        "token": {"keys": _roots_json(one.token_roots)},
+        "token": {"keys": _roots_json(one, one.token_roots)},
     }
 
 
-def _roots_json(roots: Sequence[str]) -> list[dict[str, Any]]:
-    return [{"key_id": root, "makes": root == roots[-1]} for root in roots]
+def _roots_json(one: DataKeys, roots: Sequence[str]) -> list[dict[str, Any]]:
+    return [{**_key_head(one, root), "makes": root == roots[-1]} for root in roots]
+
+
+def _key_head(one: DataKeys, key: str) -> dict[str, Any]:
+    """The id of a key or root, and when it was made, if that was written down."""
+    at = one.created_at.get(key)
+    return {"key_id": key, "created_at": None if at is None else to_wire(at)}
 
 
 def _used(one: DataKeys, key: str) -> dict[str, int] | None:

@@ -232,7 +232,7 @@ class EnvironmentKeys:
             keyset.hash_roots, keyset.token_roots, self.hash_rotation.state,
             {name: getattr(hashed, name) for name in ("records", "versions", "unreadable")},
             hashed.left, tuple(await self.resealing.ask_blockers()),
-            tuple(await self.hash_rotation.ask_blockers()),
+            tuple(await self.hash_rotation.ask_blockers()), keyset.created_at,
         )  # fmt: skip
 
 

@@ -117,7 +117,7 @@ def _text(data: Any) -> str:
             f"data     {one['environment_id']}: {one['sealings']} sealings, wrapped by "
             f"{one['wrapped_by']}"
         )
-        lines += [f"         {key['key_id']}{_opens(key)}" for key in one["keys"]]
+        lines += [f"         {_named(key)}{_opens(key)}" for key in one["keys"]]
         run = one["reseal"]
         if run["state"] != "none":
             figures = ", ".join(
@@ -139,9 +139,15 @@ def _text(data: Any) -> str:
 def _roots(one: Any, kind: str, older: str) -> list[str]:
     """The roots of hashes, or of tokens, of an environment."""
     return [
-        f"{kind:<9}{root['key_id']}{'' if root['makes'] else f'  ({older})'}"
+        f"{kind:<9}{_named(root)}{'' if root['makes'] else f'  ({older})'}"
         for root in one[kind]["keys"]
     ]
+
+
+def _named(key: Any) -> str:
+    """The id of a key or root, and the day on which it was made."""
+    created = key.get("created_at")
+    return f"{key['key_id']}, of {created[:10]}" if created else str(key["key_id"])
 
 
 def _waiting(run: Any) -> list[str]:

@@ -31,7 +31,7 @@ class Keyset(Secret):
 
     __slots__ = (
         "_aead", "_coming_tokens", "_data", "_hashes", "_issued", "_primary", "_roots", "_streams",
-        "environment", "older_tokens", "rooted",
+        "environment", "created_at", "older_tokens", "rooted",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +44,9 @@ class Keyset(Secret):
         self.environment = environment
         #: The notes of the store have a root, so one that is missing was removed.
         self.rooted = False
+        #: When keys and roots were made, by id, in milliseconds since the epoch; those of before
+        #: this was written down are not in it.
+        self.created_at: dict[str, int] = {}
         self._data = data
         self._primary = primary
         self._roots = Roots(*roots)
@@ -94,10 +97,17 @@ class Keyset(Secret):
             "token": _armor(self._roots.token),
             "rooted": self.rooted,
             "older tokens": [_armor(root) for root in self._roots.older_tokens],
+            "created at": self.created_at,
         }
         rare = {"older hash": self._roots.older_hash, "audit": self._roots.audit}
         content.update({name: _armor(root) for name, root in rare.items() if root is not None})
         return head + master.wrap(json.dumps(content).encode(), head)
+
+    def date(self, before: "Keyset | None", now: int) -> "Keyset":
+        """Write down when the keys were made that the keyset before did not have; itself."""
+        older = before.ids if before is not None else frozenset[str]()
+        self.created_at |= dict.fromkeys(sorted(self.ids - older), now)
+        return self
 
     def rotated(self) -> "Keyset":
         """The same keyset with a fresh primary data key; what older keys sealed still opens."""
@@ -149,6 +159,7 @@ class Keyset(Secret):
         if not self._is_part(other):
             raise ValueError("this is no part of the keyset")
         roots, self._data, _ = other._inside()  # noqa: SLF001  # of the same class
+        self.created_at = other.created_at
         self._turn(roots)
 
     def same(self, other: "Keyset") -> bool:
@@ -162,6 +173,7 @@ class Keyset(Secret):
         ``ValueError`` if the other lacks a key of this one, whose data would not open.
         """
         roots, data, primary = self._successor(other)
+        self.created_at = other.created_at
         if primary != self._primary:
             self._data, self._primary = data, primary
             self._aead.adopt(self._primary, self._data)
@@ -204,6 +216,11 @@ class Keyset(Secret):
     def data_keys(self) -> tuple[str, ...]:
         """The ids of all data keys in hexadecimal, oldest first; the last one seals. Not secret."""
         return tuple(key_id.hex() for key_id in self._data)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of all data keys and roots."""
+        return frozenset((*self.data_keys, *self.hash_roots, *self.token_roots))
 
     def aead(self) -> RecordAead:
         """Cipher of the record bodies of this environment."""
@@ -300,7 +317,7 @@ class Keyset(Secret):
 
     def _with(self, data: dict[bytes, bytes], primary: bytes, roots: Roots) -> "Keyset":
         keyset = Keyset(self.environment, data, primary, roots)
-        keyset.rooted = self.rooted
+        keyset.rooted, keyset.created_at = self.rooted, dict(self.created_at)
         return keyset
 
     def _inside(self) -> tuple[Roots, dict[bytes, bytes], bytes]:
@@ -322,6 +339,7 @@ class Keyset(Secret):
         )
         keyset = cls(environment, data, primary, roots)
         keyset.rooted = content.get("rooted", False) is True
+        keyset.created_at = dict(content.get("created at", {}))
         return keyset
 
 

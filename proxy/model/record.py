@@ -245,6 +245,8 @@ class DataKeys(NamedTuple):
     rehash_left: Mapping[str, int] = {}  #: data that still needs the older hash root, by kind
     blocked_by: tuple[str, ...] = ()  #: instances that have not agreed to drop unused older keys
     rehash_blocked_by: tuple[str, ...] = ()  #: the same of the older hash root
+    #: when keys and roots were made, by id, in milliseconds since the epoch
+    created_at: Mapping[str, int] = {}
 
 
 class KeyInventory(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from proxy.auth.sealed_notes import NewWrite, SealedNote, note_root
-from proxy.clock import Clock
+from proxy.clock import Clock, system_clock
 from proxy.crypto.client_secrets import new_ident
 from proxy.crypto.key_sources import KeySource
 from proxy.crypto.keyset import Keyset
@@ -113,7 +113,7 @@ async def make_keyset(store: Store, master: MasterKey, environment: str) -> Keys
     store has none. Raises as ``load_keyset``.
     """
     if not await has_keyset(store, environment):
-        wrapped = Keyset.create(environment).wrap(master)
+        wrapped = Keyset.create(environment).date(None, system_clock()).wrap(master)
         await store.put_notes((FollowedNote(keyset_note(environment), wrapped, None),))
     return await load_keyset(store, master, environment)
 

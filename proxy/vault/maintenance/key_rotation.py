@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
+from proxy.clock import system_clock
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
@@ -54,7 +55,7 @@ async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause
         keyset.adopt(await _succeed(store, master, keyset.environment, _with_hash_root))
         return
     before = await _stored(store, keyset.environment)
-    fresh = _with_hash_root(Keyset.unwrap(before, master))
+    fresh = _changed(_with_hash_root, Keyset.unwrap(before, master))
     keyset.prepare(fresh)
     try:
         await wait_running(pause)
@@ -174,7 +175,7 @@ async def _succeed(
     """
     while True:
         before = await _stored(store, environment)
-        fresh = change(Keyset.unwrap(before, master))
+        fresh = _changed(change, Keyset.unwrap(before, master))
         if await is_alone(store):
             return await _put(store, master, fresh, before)
         try:
@@ -183,6 +184,10 @@ async def _succeed(
             dropped = await _stored(store, environment) != before  # the leader drops older keys
             if error.code is not Code.CONFLICT or not dropped:
                 raise
+
+
+def _changed(change: Callable[[Keyset], Keyset], before: Keyset) -> Keyset:
+    return change(before).date(before, system_clock())
 
 
 async def _change_together(

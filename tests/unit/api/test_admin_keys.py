@@ -98,7 +98,9 @@ async def test_everything_is_sealed_with_another_data_key_in_the_background_and_
     answer = await here.client("POST", K + "/rotate", "chief", json={"key": "data"})
     assert answer.status == 200
     (old, new) = answer.json["data"][0]["keys"]
-    assert (old, new["seals"]) == ({"key_id": first, "seals": False, "used_by": None}, True)
+    made = {"key_id": first, "created_at": before["keys"][0]["created_at"]}
+    assert (old, new["seals"]) == ({**made, "seals": False, "used_by": None}, True)
+    assert new["created_at"] > (made["created_at"] or "")
     await all_there(here, file_id)
     assert (
         await here.client("POST", "/api/models/contact", json={"id": "x", "city": "y", "note": "z"})
@@ -107,7 +109,7 @@ async def test_everything_is_sealed_with_another_data_key_in_the_background_and_
     figures = {"state": "done", "versions": 0, "contents": 1, "unreadable": 0, "blocked_by": []}
     assert after["reseal"] in [{**figures, "records": 250 + more} for more in (0, 1)]
     # nothing needs the other one
-    assert after["keys"] == [{"key_id": new["key_id"], "seals": True, "used_by": None}]
+    assert after["keys"] == [{**new, "used_by": None}]
     assert await sealed_by(here) == {new["key_id"]}
     await all_there(here, file_id)
     table = here.catalog.records("contact").collection.table

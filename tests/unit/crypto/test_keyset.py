@@ -65,6 +65,19 @@ def test_rotation_keeps_old_bodies_readable_and_hashes_and_tokens_as_they_are():
     assert new.field_keys("s", "f").block(1, 2) == old.field_keys("s", "f").block(1, 2)
 
 
+def test_keys_and_roots_tell_when_they_were_made():
+    undated = Keyset.create("test")  # as those were that know nothing of it
+    keyset = Keyset.unwrap(undated.rotated().date(undated, 5).wrap(MASTER), MASTER)
+    assert keyset.created_at == {keyset.data_keys[-1]: 5}
+    for change in (Keyset.with_hash_root, Keyset.with_token_root):
+        keyset.adopt(change(keyset).date(keyset, 7))
+    made = {keyset.data_keys[-1]: 5, keyset.hash_roots[-1]: 7, keyset.token_roots[-1]: 7}
+    assert keyset.created_at == made
+    assert keyset.rotated().created_at == made
+    whole = Keyset.create("test").date(None, 9)
+    assert whole.created_at == dict.fromkeys(whole.ids, 9)
+
+
 def test_another_master_key_is_refused_with_a_sentence_that_says_what_to_do():
     message = refuse(Keyset.create("test").wrap(MASTER), MasterKey(bytes(range(1, 33))))
     assert MASTER.id in message
