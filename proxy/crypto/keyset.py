@@ -31,7 +31,7 @@ class Keyset(Secret):
 
     __slots__ = (
         "_aead", "_coming_tokens", "_data", "_hashes", "_issued", "_primary", "_roots", "_streams",
-        "environment", "created_at", "older_tokens", "rooted",
+        "created_at", "environment", "older_tokens", "rooted",
     )  # fmt: skip
 
     def __init__(
