@@ -95,10 +95,11 @@ dist: $(RUNTIME_STAMP)  ## write the wheel and the source distribution to dist/;
 chart: $(DEV_STAMP)  ## write the Helm chart in k8s/chart from k8s/base
 	@$(BIN)/python -m tests.support.chart
 
-sbom: $(SCAN_STAMP)  ## write build/sbom.cdx.json, the bill of materials of the locked versions (CycloneDX 1.6)
+sbom: $(RUNTIME_STAMP) $(SCAN_STAMP)  ## write build/sbom.cdx.json, the bill of materials of the locked versions, with their licences (CycloneDX 1.6)
 	@mkdir -p build
 	@$(SCAN)/bin/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type application \
 	    --output-reproducible -o build/sbom.cdx.json
+	@$(BIN)/python .ci/licences.py build/sbom.cdx.json
 
 openapi: $(RUNTIME_STAMP)  ## write the interface document of the vault to openapi.json
 	@$(BIN)/python -c 'from proxy.api import openapi, operations as o; print(openapi.render(openapi.interface_document(o.OPERATIONS)).decode())' > openapi.json

@@ -1,8 +1,10 @@
-"""The bill of materials names each locked package of the runtime, by version and hashes."""
+"""The bill of materials names each locked package of the runtime, by version, hashes and licence."""
 
 import json
 import re
 import subprocess
+import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 from tests.support.tree import ROOT
@@ -18,10 +20,13 @@ def test_bill_of_materials_names_every_locked_package(
     if not WRITER.exists():
         unavailable("bill of materials", "make .venv-scan/.installed puts its writer there")
     recipe = (ROOT / "Makefile").read_text("utf-8").partition("\nsbom:")[2].partition("\n\n")[0]
-    options = recipe.partition("cyclonedx-py ")[2].replace("\\\n", " ").split()
+    writing, _, adding = recipe.partition("cyclonedx-py ")[2].partition("\t@$(BIN)/python ")
+    options = writing.replace("\\\n", " ").split()
     target = tmp_path / "sbom.cdx.json"
     options[options.index("build/sbom.cdx.json")] = str(target)
     subprocess.run([WRITER, *options], cwd=ROOT, check=True, timeout=60)
+    script, _ = adding.split()
+    subprocess.run([sys.executable, script, target], cwd=ROOT, check=True, timeout=60)
     bill = json.loads(target.read_text("utf-8"))
     listed = {part["name"]: part for part in bill["components"]}
     locked = re.findall(r"^([\w.-]+)==(\S+)", LOCK.read_text("utf-8"), re.MULTILINE)
@@ -31,5 +36,8 @@ def test_bill_of_materials_names_every_locked_package(
         hashes = listed[name]["externalReferences"][0]["hashes"]
         assert {entry["alg"] for entry in hashes} == {"SHA-256"}
     assert len(listed) == len(locked)
+    present = {re.sub(r"[-_.]+", "-", one.name).lower() for one in distributions()}
+    assert {name for name, part in listed.items() if "licenses" in part} == present & set(listed)
+    assert listed["multidict"]["licenses"] != []
     assert bill["metadata"]["component"]["name"] == "domicile"
     assert str(ROOT) not in target.read_text("utf-8")
