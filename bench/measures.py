@@ -204,6 +204,13 @@ MEASURES: dict[int, Measure] = {
             "workers",
             (1.6, 1.8, 1.95),
         ),
+        Measure(
+            26,
+            "long work: time of each object, against the same work on fewer",
+            "turns",
+            (2, 1.4, 1.1),
+            higher=False,
+        ),
     )
 }
 

@@ -1,22 +1,28 @@
-"""Measure 21: for how long the event loop serves nobody else while it works on large bodies.
+"""Measures 21 and 26: for how long the event loop serves nobody else while it works on large bodies,
+and whether many objects take longer each than few.
 
 The whole program runs with a clock on its loop (``turn_probe``); each case is one request, or
 several at once, and its figure is the longest turn while they are under way. There is no peer: what
 counts is milliseconds, whoever else wants an answer. Beside each figure stands what a caller of
 ``/healthz`` saw in the worst case.
 
+Work that is cut into short turns may still be quadratic. So the time of a whole case is held
+against that of the same with fewer objects (measure 26): for each object it should be the same.
+
 ``python -m bench.turns`` prints every case, those without a goal of their own included.
 """
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -51,6 +57,9 @@ limits: {held: 1GiB, body: 64MiB, batch: 10000}
 """
 
 _JSON: Final = {"Content-Type": "application/json"}
+#: The size of a case, and in its title a sign for it.
+_SIZE: Final = re.compile(r"\b\d+\b")
+_size_of: Final = itemgetter(0)
 _ASK_HEALTH = 0.01  #: seconds between two callers of /healthz
 
 
@@ -59,12 +68,13 @@ class Plan(NamedTuple):
 
     listed: int = 60_000  #: objects of a list that is restored
     bulk: int = 9_000  #: records of one create
+    few: int = 1_000  #: of a small one, and objects of a short list
     values: tuple[int, ...] = (8_000, 40_000)  #: of one field, in one update
     found: int = 4_000_000  #: bytes of a record that is found
     finds: int = 8
 
 
-QUICK = Plan(600, 200, (300,), 100_000, 2)
+QUICK = Plan(600, 200, 50, (100, 300), 100_000, 2)
 
 
 @dataclass
@@ -199,18 +209,19 @@ def person(number: int) -> dict[str, Any]:
 
 async def through_proxy(place: Place, plan: Plan) -> None:
     """Lists and long records of an application."""
-    people = f"{place.proxy}/people"
-    for start in range(0, plan.listed, plan.bulk):
-        count = min(plan.bulk, plan.listed - start)
+    people, start, count = f"{place.proxy}/people", 0, plan.few
+    while start < plan.listed:
         body = json.dumps([person(number) for number in range(start, start + count)]).encode()
-        if start == 0:
-            await place.watch(
-                f"a bulk of {count} created through the proxy",
-                partial(place.ask, "POST", people, body),
-            )
+        create = partial(place.ask, "POST", people, body)
+        if start <= plan.few:
+            await place.watch(f"a bulk of {count} created through the proxy", create)
         else:
-            await place.ask("POST", people, body)
-    await place.watch(f"a list of {plan.listed} objects restored", lambda: place.ask("GET", people))
+            await create()
+        start += count
+        if start in (plan.few, plan.listed):
+            title = f"a list of {start} objects restored"
+            await place.watch(title, lambda: place.ask("GET", people))
+        count = min(plan.bulk, plan.listed - start)
     for count in plan.values:
         for again in ("", ", again with others", ", one of them changed"):
             texts = [f"tag {number}{again[:7]}" for number in range(count)]
@@ -252,11 +263,12 @@ async def through_interface(place: Place, plan: Plan) -> None:
         ]
         return json.dumps(made).encode()
 
-    body = batch(0, plan.bulk, "n" * 100)
-    await place.watch(
-        f"a batch of {plan.bulk} created by the interface",
-        lambda: place.ask("POST", f"{customers}/batch", body),
-    )
+    for start, count in ((0, plan.few), (plan.few, plan.bulk)):
+        body = batch(start, count, "n" * 100)
+        await place.watch(
+            f"a batch of {count} created by the interface",
+            partial(place.ask, "POST", f"{customers}/batch", body),
+        )
     for number in range(plan.finds):
         await place.ask("POST", f"{customers}/batch", batch(10**6 + number, 1, "n" * plan.found))
 
@@ -291,8 +303,26 @@ async def every(plan: Plan) -> list[Taken]:
         return place.taken
 
 
+def growth(taken: Sequence[Taken]) -> list[dict[str, Any]]:
+    """The time of an object in the largest of each kind of case, against that in the smallest."""
+    kinds: dict[str, list[tuple[int, Taken]]] = {}
+    for one in taken:
+        if (size := _SIZE.search(one.title)) is not None:
+            kinds.setdefault(_SIZE.sub("N", one.title, 1), []).append((int(size[0]), one))
+    rows: list[dict[str, Any]] = []
+    for kind, cases in kinds.items():
+        few, many = min(cases, key=_size_of), max(cases, key=_size_of)
+        if few[0] < many[0]:
+            ours, peer = (one.took / size * 1e6 for size, one in (many, few))
+            case = f"{kind}, N = {many[0]}"
+            against = f"N = {few[0]}"
+            row = {"measure": 26, "case": case, "unit": "us/object", "ours": ours, "peer": peer}
+            rows.append({**row, "against": against, "ratio": ours / peer})
+    return rows
+
+
 def run(quick: bool = False) -> dict[str, Any]:
-    """Take the measure."""
+    """Take the measures."""
     taken = uvloop.run(every(QUICK if quick else Plan()))
     rows = [
         {
@@ -311,9 +341,10 @@ def run(quick: bool = False) -> dict[str, Any]:
         }
         for one in taken
     ]
-    return {"rows": rows, "notes": []}
+    return {"rows": rows + growth(taken), "notes": []}
 
 
 if __name__ == "__main__":
     for row in run("--quick" in sys.argv)["rows"]:
-        print(f"{row['ours']:8.1f} ms  {row['case']}  ({row['detail']})")
+        told = row.get("detail") or f"{row['ratio']:.2f} times that of {row['against']}"
+        print(f"{row['ours']:8.1f} {row['unit']}  {row['case']}  ({told})")

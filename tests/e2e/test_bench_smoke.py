@@ -219,12 +219,38 @@ def test_the_price_of_knowing_who_calls_is_taken() -> None:
 def test_the_longest_turn_of_the_event_loop_is_taken() -> None:
     taken = turns.run(quick=True)
 
-    assert {row["measure"] for row in taken["rows"]} == {21}
-    assert [row["case"] for row in taken["rows"]][:2] == [
+    cases = {
+        measure: [row["case"] for row in taken["rows"] if row["measure"] == measure]
+        for measure in (21, 26)
+    }
+    assert cases[21][:4] == [
+        "a bulk of 50 created through the proxy",
+        "a list of 50 objects restored",
         "a bulk of 200 created through the proxy",
         "a list of 600 objects restored",
     ]
+    assert cases[26][:2] == [
+        "a bulk of N created through the proxy, N = 200",
+        "a list of N objects restored, N = 600",
+    ]
+    assert len(cases[26]) == 7
     assert all(row["ratio"] >= 0 for row in taken["rows"])
+
+
+def test_work_that_is_quadratic_takes_more_time_for_each_object() -> None:
+    sizes = {"a bulk of {} created": (100, 200, 900), "a list of {} read": (10, 1000)}
+    taken = [
+        turns.Taken(title.format(size), took=size**power)
+        for power, (title, several) in enumerate(sizes.items(), 1)
+        for size in several
+    ]
+    one, other = turns.growth([*taken, turns.Taken("an aggregate", took=9)])
+    assert (one["case"], one["ratio"]) == ("a bulk of N created, N = 900", 1)
+    assert (other["against"], other["ratio"]) == ("N = 10", 100)
+    assert [standing(MEASURES[26], "", row["ratio"]) for row in (one, other)] == [
+        "moonshot",
+        "below must",
+    ]
 
 
 def test_a_changed_byte_is_counted_wherever_it_stands() -> None:
