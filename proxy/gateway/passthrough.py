@@ -291,7 +291,7 @@ def look_unnamed(
         raise VaultError(Code.OPERATION_DENIED, denied)
     unruled = incoming.unruled = unruled_shape(coverage, incoming, endpoint)
     if unruled is not None and not unruled.settled:
-        incoming.sample = Sample(incoming.target)
+        incoming.sample = Sample(incoming.target, incoming.raw)
 
 
 def unruled_shape(

@@ -14,7 +14,14 @@ from proxy.clock import Clock, system_clock
 from proxy.net.coverage_report import CoverageReport, RuledUses, Unruled, UnruledPath
 from proxy.redactor import content_coding as coded
 from proxy.redactor.bodies.envelopes import CarriedRequest
-from proxy.redactor.coverage import PathShapes, WatchedMember, joined_members, may_name, suspected
+from proxy.redactor.coverage import (
+    PathShapes,
+    WatchedMember,
+    joined_members,
+    may_name,
+    suspected,
+    suspected_fields,
+)
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
 from proxy.telemetry import logs
@@ -61,15 +68,21 @@ _log = logs.logger("coverage")
 class Sample:
     """The beginnings of one request and its answer, taken while they pass by."""
 
-    __slots__ = ("answer", "coding", "location", "request", "target", "type")
+    __slots__ = ("answer", "coding", "fields", "location", "request", "target", "type")
 
-    def __init__(self, target: bytes) -> None:
+    def __init__(self, target: bytes, fields: RawHeaders = ()) -> None:
         self.target = target
+        self.fields = fields  #: of the request
         self.request = bytearray()
         self.answer = bytearray()
         self.type = ""  #: content type of the answer
         self.coding = b""  #: content coding of the answer
         self.location = b""  #: where the answer redirects to
+
+    @property
+    def packed(self) -> bytes:
+        """Content coding of the request."""
+        return coded.field(self.fields, b"content-encoding") or b""
 
     def asking(self, body: bytes | AsyncIterator[bytes]) -> bytes | AsyncIterator[bytes]:
         """Keep the beginning of the request's body."""
@@ -246,7 +259,8 @@ class Coverage:
     async def _find_kinds(self, unruled: Unruled, status: int, sample: Sample) -> None:
         kinds = {
             "address": await asyncio.to_thread(_kinds, b"", b"", sample.target),
-            "request": await asyncio.to_thread(_kinds, bytes(sample.request), b""),
+            "header": await asyncio.to_thread(suspected_fields, sample.fields),
+            "request": await asyncio.to_thread(_kinds, bytes(sample.request), sample.packed),
         }
         if sample.type not in _SILENT and not sample.type.startswith(_FAMILIES):
             kinds["answer"] = await asyncio.to_thread(_kinds, bytes(sample.answer), sample.coding)
@@ -273,7 +287,9 @@ class Coverage:
             self._metrics.cell(
                 "domicile_unmatched_suspected", endpoint, method, shape, kind
             ).value = 1
-        in_request = [*kinds.get("request", ()), *kinds.get("address", ())]
+        in_request = [
+            kind for part in ("request", "address", "header") for kind in kinds.get(part, ())
+        ]
         (_log.warning if new else _log.info)(
             "values are suspected in what no rule names"
             if unruled.reported
@@ -346,16 +362,19 @@ def _members(sample: Sample, status: int, leads: str) -> list[WatchedMember]:
     from proxy.redactor.tools.watched import Observation, watched_members
 
     query = sample.target.partition(b"?")[2].decode("utf-8", "replace")
-    answer = coded.beginning(bytes(sample.answer), sample.coding, _SAMPLE).decode(
-        "utf-8", "replace"
-    )
-    request = sample.request.decode("utf-8", "replace")
+    answer = _text(bytes(sample.answer), sample.coding)
+    request = _text(bytes(sample.request), sample.packed)
     return watched_members(Observation(query, request, answer, sample.type, status, leads))
+
+
+def _text(body: bytes, coding: bytes) -> str:
+    """The beginning of a body; letters of ASCII are read in UTF-16 and UTF-32, too."""
+    return coded.beginning(body, coding, _SAMPLE).decode("utf-8", "replace").replace("\0", "")
 
 
 def _kinds(body: bytes, coding: bytes, target: bytes = b"") -> list[str]:
     """The kinds suspected in a body, which may be cut off, and in the target of a request."""
-    texts = [coded.beginning(body, coding, _SAMPLE).decode("utf-8", "replace")] if body else []
+    texts = [_text(body, coding)] if body else []
     if target:
         texts.append(target.decode("utf-8", "replace").replace("/", " ").replace("?", "&"))
     kinds: dict[str, None] = {}

@@ -24,6 +24,9 @@ _CARRIED = "domicile_inner_requests_total"
 _PARAMETERS = "domicile_unnamed_parameters_total"
 _SUSPECTED = "domicile_unnamed_suspected"
 
+#: Places of an exchange in which values are suspected.
+_PLACES: Final = ("address", "header", "request", "answer")
+
 #: Positions in rule files, which say nothing of what a rule names.
 _AT = re.compile(r'"at": "[^"]*:\d+:\d+", ')
 
@@ -43,7 +46,7 @@ class UnruledPath(msgspec.Struct, frozen=True, order=True):
     since: int  #: milliseconds since the epoch
     count: int
     kinds: tuple[str, ...] = ()  #: that were suspected
-    #: the same by place: address, request, answer
+    #: the same by place: address, header, request, answer
     places: dict[str, tuple[str, ...]] = {}
     members: list[WatchedMember] = []  #: that values were suspected in
     answers: tuple[str, ...] = ()  #: classes of the statuses that were answered: ``2xx``
@@ -64,7 +67,7 @@ class Unruled:
         self.earlier = 0  #: requests that earlier processes have counted
         self.cell = cell  #: counts its requests; ``None`` until it is reported
         #: the kinds that were told, by place
-        self.places: dict[str, set[str]] = {"address": set(), "request": set(), "answer": set()}
+        self.places: dict[str, set[str]] = {part: set() for part in _PLACES}
         self.members: list[WatchedMember] = []  #: that values were suspected in
         self.looks = _LOOKS
         self.left = _TRIES

@@ -66,20 +66,21 @@ def inflate(
 
 def beginning(body: bytes, content_encoding: bytes, most: int) -> bytes:
     """Decode at most so many bytes of a body, perhaps truncated; empty if unreadable."""
-    name = content_encoding.strip().lower().decode("latin-1")
-    name = _ALIASES.get(name, name)
     try:
-        if name == "gzip":
-            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(body, most)
-        if name == "deflate":
-            return zlib.decompressobj().decompress(body, most)
-        if name == "br":
-            return bytes(brotli.Decompressor().process(body, output_buffer_limit=most))[:most]
-        if name == "zstd":
-            return _zstd_frame(body, most)[0]
-    except (_Broken, zlib.error, brotli.error):
+        for name in reversed(_applied(content_encoding)):
+            body = _beginning(body, name, most)
+    except (VaultError, _Broken, zlib.error, brotli.error):
         return b""
-    return body if name in ("", IDENTITY) else b""
+    return body
+
+
+def _beginning(body: bytes, name: str, most: int) -> bytes:
+    if name == "br":
+        return bytes(brotli.Decompressor().process(body, output_buffer_limit=most))[:most]
+    if name == "zstd":
+        return _zstd_frame(body, most)[0]
+    window = 16 + zlib.MAX_WBITS if name == "gzip" else _window(body)
+    return zlib.decompressobj(window).decompress(body, most)
 
 
 def refuse_unknown(content_encoding: bytes | None) -> None:
@@ -204,11 +205,16 @@ def _inflate_gzip(body: bytes, most: int) -> bytes:
 
 def _inflate_deflate(body: bytes, most: int) -> bytes:
     """The zlib format as the standard has it, or the bare stream that some servers send instead."""
-    wrapped = len(body) > 1 and body[0] & 15 == 8 and (body[0] << 8 | body[1]) % 31 == 0
-    out, rest = _inflate_zlib(body, most, zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+    out, rest = _inflate_zlib(body, most, _window(body))
     if rest:
         raise _Broken
     return out
+
+
+def _window(body: bytes) -> int:
+    """The window of a ``deflate`` body, by which the reader knows its format."""
+    wrapped = len(body) > 1 and body[0] & 15 == 8 and (body[0] << 8 | body[1]) % 31 == 0
+    return zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
 
 
 def _inflate_brotli(body: bytes, most: int) -> bytes:

@@ -7,14 +7,17 @@ Kinds are found on word borders, with checksums where a kind has one.
 """
 
 import re
+from binascii import a2b_base64
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import unquote_plus
 
 import msgspec
 
+from proxy.redactor.message import RawHeaders
 from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.tokenization.digits import luhn_holds
@@ -244,6 +247,8 @@ _BORN: Final = re.compile(
     re.IGNORECASE,
 )
 
+#: Bytes of a header field that are looked at.
+_LONGEST_FIELD: Final = 4096
 #: Age in years from which a date may be one of birth; younger ones are of orders and meetings.
 _AGE: Final = 10
 
@@ -269,6 +274,39 @@ def suspected(text: str) -> list[str]:
         "name": _NAMED.search(text) is not None,
     }
     return [kind for kind in SUSPECTED if suspicions[kind]]
+
+
+#: Fields that browsers and libraries fill, and those with rules of their own.
+_OTHER_FIELDS: Final = frozenset({b"cookie", b"referer", b"user-agent", b"authorization"})
+#: Fields by which an upload that is no form tells the name of its file: AtomPub, tus, scripts.
+_NAMES_FILE: Final = re.compile(
+    rb"(?i)(?:slug|x-(?:upload-)?file-?name):.|content-disposition:.*filename"
+    rb"|upload-metadata:(?:.*,)? ?(?:file)?name "
+)
+#: The kind of such a name, which no pattern tells.
+FILE_NAME: Final = "file_name"
+
+
+def suspected_fields(headers: RawHeaders) -> list[str]:
+    """The kinds that the header fields of a request seem to hold, the name of a file among them."""
+    kinds: dict[str, None] = {}
+    for name, value in headers:
+        if (lower := name.lower()) not in _OTHER_FIELDS:
+            text = value[:_LONGEST_FIELD]
+            if _NAMES_FILE.match(b"%b:%b" % (lower, text)):
+                kinds[FILE_NAME] = None
+            if lower == b"upload-metadata":
+                text = b"\n".join([text, *_uploaded(text)])
+            kinds.update(dict.fromkeys(suspected(text.decode("utf-8", "replace"))))
+    return list(kinds)
+
+
+def _uploaded(metadata: bytes) -> Iterator[bytes]:
+    """The values of ``Upload-Metadata``: pairs of a key and base64."""
+    for pair in metadata.split(b","):
+        coded = pair.strip().partition(b" ")[2]
+        with suppress(ValueError):
+            yield a2b_base64(coded)
 
 
 def _iban_holds(text: str) -> bool:

@@ -5,8 +5,10 @@ nothing afterwards.
 import asyncio
 import gzip
 import json
+import zlib
 from contextlib import asynccontextmanager
 
+import brotli
 import pytest
 
 from proxy.gateway.gateway import Gateway
@@ -151,6 +153,36 @@ async def test_bodies_that_stream_by_are_looked_at_and_not_changed(capfd, coding
         (line,) = await told.lines()
         kinds = line["request_kinds"] if coding == "request in pieces" else line["answer_kinds"]
         assert kinds == ["email", "phone", "name"]
+
+
+RAW = zlib.compressobj(wbits=-15)
+CODED = [
+    ("gzip", gzip.compress(PERSON)),
+    ("deflate", RAW.compress(PERSON) + RAW.flush()),
+    ("gzip, br", brotli.compress(gzip.compress(PERSON))),
+    ("identity", PERSON.decode().encode("utf-16")),
+]
+
+
+@pytest.mark.parametrize(("coding", "packed"), CODED)
+async def test_bodies_in_a_coding_or_a_wide_charset_are_looked_at_both_ways(capfd, coding, packed):
+    named = f"Content-Encoding: {coding}"
+    async with telling(capfd, reply(packed, named.encode())) as (client, told):
+        answer = await client.ask(post("/page", packed, "Content-Type: application/json", named))
+        assert answer.body == packed
+        (line,) = await told.lines()
+        assert line["request_kinds"] == line["answer_kinds"] == ["email", "phone", "name"]
+
+
+async def test_what_header_fields_hold_is_told_by_its_place(capfd):
+    fields = ("X-User: ann@example.com", "Slug: Ann Quibblethwaite.pdf")
+    async with telling(capfd, reply()) as (client, told):
+        await client.ask(post("/files", b"%PDF", "Content-Type: application/pdf", *fields))
+        (line,) = await told.lines()
+        assert line["request_kinds"] == ["email", "file_name"]
+        (path,) = told.coverage.report().unknown
+        assert path.places == {"header": ("email", "file_name")}
+        assert not any(one in told.raw + told.suspected() for one in ("ann@", "Quibblethwaite"))
 
 
 async def test_only_the_beginning_of_a_body_is_kept():

@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.redactor.coverage import PathShapes, may_name, suspected
+from proxy.redactor.coverage import PathShapes, may_name, suspected, suspected_fields
 from tests.support.table import table
 
 TEMPLATES = ["/api/contacts/{id}", "/kunder/{id}.json"]
@@ -98,6 +98,36 @@ def test_no_digit_and_nothing_escaped_is_ever_shown(text, value):
 )
 def test_values_are_suspected_by_kind(text, kinds):
     assert suspected(text) == kinds
+
+
+@table(
+    ("field", "kinds"),
+    [
+        ("X-User: ann@example.com", ["email"]),
+        ("Slug: Ann Lindqvist.pdf", ["file_name"]),
+        ("X-File-Name: a.pdf", ["file_name"]),
+        ('Content-Disposition: attachment; FileName="a.pdf"', ["file_name"]),
+        ("Upload-Metadata: filetype cGRm,filename QW5uLnBkZg==", ["file_name"]),
+        ("Upload-Metadata: name QW5uLnBkZg==,owner YW5uQGV4YW1wbGUuY29t", ["file_name", "email"]),
+        ("Upload-Metadata: confidential,x A,checksum ====", []),
+        ("Content-Disposition: form-data; name=a", []),
+        ("User-Agent: bot (+mailto:bot@example.com)", []),
+        ("Cookie: mail=ann@example.com", []),
+        ("traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", []),
+    ],
+)
+def test_header_fields_of_an_upload_and_of_scripts_are_suspected_by_kind(field, kinds):
+    name, _, value = field.encode().partition(b": ")
+    assert suspected_fields(((name, value),)) == kinds
+
+
+def test_a_long_field_is_looked_at_soon():
+    began = time.perf_counter()
+    for sign in (b"a", b" ", b",", b"name", b"a ", b"filename"):
+        suspected_fields(
+            ((b"Upload-Metadata", sign * 65536), (b"Content-Disposition", sign * 65536))
+        )
+    assert time.perf_counter() - began < 5
 
 
 @table(
