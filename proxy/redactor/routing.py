@@ -85,19 +85,14 @@ class _Routes:
     """The rules of one endpoint: by method and path, in exact and in folded case."""
 
     __slots__ = (
-        "capitalized",
-        "case_folded",
-        "endpoint",
-        "exact",
-        "override_rules",
-        "overrides",
-        "paths",
-        "prefix",
-    )
+        "capitalized", "case_folded", "endpoint", "exact", "folded_prefix", "override_rules",
+        "overrides", "paths", "prefix",
+    )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.prefix = path_segments(endpoint.prefix.encode())
+        self.folded_prefix = b"/".join(self.prefix).lower()
         self.exact: dict[str, Trie[Rule]] = {}
         self.case_folded: dict[str, Trie[Rule]] = {}
         self.overrides: Trie[Operation] = Trie(fold=True)  #: that a POST may mean by ``_method``
@@ -310,10 +305,17 @@ def _longest_prefix_first(sites: Iterable[_Routes]) -> tuple[_Routes, ...]:
 
 
 def _site(sites: Sequence[_Routes], path: PathReading) -> _Routes | None:
+    """The endpoint with the longest prefix; in other letter case where none of its length fits."""
+    near: _Routes | None = None
     for site in sites:
-        if path[: len(site.prefix)] == site.prefix:
+        if near is not None and len(site.prefix) < len(near.prefix):
+            break
+        start = path[: len(site.prefix)]
+        if start == site.prefix:
             return site
-    return None
+        if near is None and b"/".join(start).lower() == site.folded_prefix:
+            near = site
+    return near
 
 
 def _agreed(

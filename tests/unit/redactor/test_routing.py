@@ -339,6 +339,22 @@ def test_prefixes_choose_the_endpoint_by_whole_segments():
     assert chosen(router, "h", "/crm") == ("one", None)
 
 
+@table(
+    ("first", "second", "path", "expected"),
+    [
+        ("prefix: /crm", "unmatched: pass", "/CRM/notes", ("one", "one")),
+        ("prefix: /crm", "unmatched: pass", "/Crm/Notes", ("one", "one")),
+        ("prefix: /crm", "unmatched: pass", "/crmx/notes", ("two", None)),
+        ("prefix: /crm", "prefix: /CRM", "/CRM/notes", ("two", "two")),
+        ("prefix: /crm", "prefix: /CRM", "/crm/notes", ("one", "one")),
+        ("prefix: /crm", "prefix: /CRM/two", "/crm/two/notes", ("two", "two")),
+    ],
+)
+def test_a_prefix_in_other_letter_case_leads_past_no_rule(first, second, path, expected):
+    """Applications that ignore case serve it: an endpoint without prefix would pass it unread."""
+    assert chosen(_two(first, second), "h", path) == expected
+
+
 def test_readings_for_two_applications_are_refused():
     router = _two("prefix: /crm", "unmatched: pass")
     with pytest.raises(VaultError) as caught:
