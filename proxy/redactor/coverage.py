@@ -284,7 +284,7 @@ _NAMES_FILE: Final = re.compile(
     rb"|upload-metadata:(?:.*,)? ?(?:file)?name "
 )
 #: The kind of such a name, which no pattern tells.
-FILE_NAME: Final = "file_name"
+_FILE_NAME: Final = "file_name"
 
 
 def suspected_fields(headers: RawHeaders) -> list[str]:
@@ -294,7 +294,7 @@ def suspected_fields(headers: RawHeaders) -> list[str]:
         if (lower := name.lower()) not in _OTHER_FIELDS:
             text = value[:_LONGEST_FIELD]
             if _NAMES_FILE.match(b"%b:%b" % (lower, text)):
-                kinds[FILE_NAME] = None
+                kinds[_FILE_NAME] = None
             if lower == b"upload-metadata":
                 text = b"\n".join([text, *_uploaded(text)])
             kinds.update(dict.fromkeys(suspected(text.decode("utf-8", "replace"))))
