@@ -146,7 +146,6 @@ class Command:
     run: Callable[[Arguments], int] | None = None  #: does it and answers the exit status
     arguments: AddArguments = _NO_ARGUMENTS  #: its own
     data: bool = True  #: prints data, and so takes ``--json``
-    settings: bool = True  #: looks at the settings, and so takes ``--config``
     children: Mapping[str, "Command"] = field(default_factory=dict)
 
 
@@ -253,13 +252,12 @@ def _grow(parent: argparse.ArgumentParser, commands: Mapping[str, Command]) -> N
 
 def add_options(branch: argparse.ArgumentParser, command: Command) -> None:
     """Add the options of one command to its parser: the common ones, then its own."""
-    if command.settings:
-        branch.add_argument(
-            "--config",
-            metavar="FILE",
-            type=Path,
-            help="settings file (default: domicile.yaml here)",
-        )
+    branch.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="settings file (default: domicile.yaml here)",
+    )
     if command.data:
         branch.add_argument("--json", action="store_true", help="print JSON")
     command.arguments(branch)

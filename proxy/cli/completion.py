@@ -84,4 +84,4 @@ _arguments: Final = argument("shell", choices=["bash", "zsh", "fish"],
     help="the shell that asks")  # fmt: skip
 
 COMMAND: Final = Command("Print a script that completes commands and options in a shell.",
-    "domicile completion bash", run, _arguments, settings=False, data=False)  # fmt: skip
+    "domicile completion bash", run, _arguments, data=False)  # fmt: skip

@@ -294,14 +294,13 @@ COMMAND: Final = Command("Check, test, explain, compare and propose rule files."
         "explain": Command("Show the effective rule of a request, with every default filled in.",
             "domicile rules explain POST /api/contacts", explain, _request_arguments),
         "diff": Command("Show which values lose or gain protection; status 1 when one loses it.",
-            "domicile rules diff main:rules rules", diff, _diff_arguments, settings=False),
+            "domicile rules diff main:rules rules", diff, _diff_arguments),
         "learn": Command("Propose a rule file from traffic that an instance has met "
             "(coverage.json), a recording (HAR) or an OpenAPI document: paths, members and kinds, "
             "never values.", "domicile rules learn --out proposal.yaml crm.har", learn_rules,
             _learn_arguments),
         "schema": Command("Print the JSON Schema of the rule language, so that editors complete "
-            "and check rule files.", "domicile rules schema", schema, _schema_arguments,
-            settings=False),
+            "and check rule files.", "domicile rules schema", schema, _schema_arguments),
     },
 )  # fmt: skip
 

@@ -38,7 +38,7 @@ from proxy.model.query import (
 )
 from proxy.model.record import RecordDraft, RecordLimits
 from proxy.model.record_reader import read_draft, read_drafts
-from proxy.model.schema import IS_ENCRYPTED, RECORD_KEY, STATED_VERSION, Schema
+from proxy.model.schema import RECORD_KEY, STATED_VERSION, TECHNICAL, Schema
 from proxy.model.values import Unfit, ValueFaults, instant, step
 
 COUNTRY: Final = "country"
@@ -48,7 +48,7 @@ ALIASES: Final[Mapping[str, str]] = {"key": RECORD_KEY, "range_key": "range_key1
 
 #: Of fields that have no name here: such a one stands in no schema, so that readers know nothing of
 #: it.
-_NAMELESS: Final[dict[str, str]] = {name: f"{name}?" for name in (STATED_VERSION, IS_ENCRYPTED)}
+_NAMELESS: Final[dict[str, str]] = {name: f"{name}?" for name in TECHNICAL}
 _QUERIED: Final[dict[str, str]] = {**ALIASES, **_NAMELESS}
 _WRITTEN: Final[dict[str, str]] = {**_QUERIED, VERSION_FIELD: STATED_VERSION}
 _INSTANTS: Final = (CREATED_AT, UPDATED_AT, EXPIRES_AT)

@@ -18,9 +18,8 @@ from proxy.model.filter_reader import read_filter
 from proxy.model.query import AnyOf, Like, Test
 from proxy.model.record import RecordLimits
 from proxy.model.schema import (
-    IS_ENCRYPTED,
     RECORDS_SCHEMA,
-    STATED_VERSION,
+    TECHNICAL,
     Field,
     FieldType,
     Schema,
@@ -155,7 +154,7 @@ def _opens(schema: Schema, test: Test) -> bool:
 def is_technical(schema: str, field: Field) -> bool:
     """Whether it says nothing of a person and records need it to be told apart: always shown."""
     return field.type is FieldType.PRIMARY_KEY or (
-        schema == RECORDS_SCHEMA and field.name in (STATED_VERSION, IS_ENCRYPTED)
+        schema == RECORDS_SCHEMA and field.name in TECHNICAL
     )
 
 

@@ -133,6 +133,8 @@ RECORD_KEY: Final = "record_key"
 #: A caller's statement about a record that it has sealed: the version of its key. Not searchable.
 STATED_VERSION: Final = "stated_version"
 IS_ENCRYPTED: Final = "is_encrypted"
+#: Fields of ``records`` that requests have no name for, and that say nothing of a person.
+TECHNICAL: Final = (STATED_VERSION, IS_ENCRYPTED)
 
 #: Fields that an entity of a rule file may keep a value in. In those of ``IN_THE_CLEAR`` it can be
 #: read in the vault's own table.

@@ -15,7 +15,7 @@ from typing import Any
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import RecordLimits
-from proxy.model.schema import Field, FieldType
+from proxy.model.schema import TECHNICAL, Field, FieldType
 
 # All faults of a request together: each with its JSON Pointer (RFC 6901) and text, never with the
 # value.
@@ -47,7 +47,8 @@ def step(name: str | int) -> str:
 
 def unknown_field(name: str, names: Iterable[str]) -> str:
     """Describe an unknown field with the nearest valid name; never quotes what was sent."""
-    near = difflib.get_close_matches(name, names, n=1) if len(name) <= _LONGEST_NAME else []
+    valid = [one for one in names if one not in TECHNICAL]
+    near = difflib.get_close_matches(name, valid, n=1) if len(name) <= _LONGEST_NAME else []
     return "The schema has no field of this name" + (f": did you mean {near[0]}?" if near else ".")
 
 

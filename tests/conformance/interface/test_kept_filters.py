@@ -97,6 +97,20 @@ async def test_a_filter_that_cannot_be_asked_is_400_and_says_where(kept, filter_
     assert place in [error["source"] for error in answer.json["errors"]]
 
 
+@pytest.mark.parametrize("name", ["stated_version", "is_encrypted", "stated_versio"])
+async def test_no_refusal_proposes_a_field_that_requests_have_no_name_for(kept, name):
+    answers = [
+        await find(kept, filter={name: 1}),
+        await find(kept, filter={}, options={"sort": [{name: "asc"}]}),
+        await kept.client("POST", R, json={"country": "se", "key": "x", name: 1}),
+    ]
+    assert [answer.status for answer in answers] == [400, 400, 400]
+    for answer in answers:
+        (error,) = answer.json["errors"]
+        assert error["detail"].startswith("The schema has no field of this name")
+        assert not any(internal in error["detail"] for internal in ("stated", "encrypted"))
+
+
 @pytest.mark.parametrize("name", ["key3", "parent_key", "service_key1"])
 async def test_partial_match_that_is_off_has_its_own_code(kept, name):
     wanted = {"filter": {name: {"$like": "bo ek"}}}
