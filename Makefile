@@ -64,8 +64,8 @@ guides: $(DEV_STAMP)  ## follow every guide with its real application, Directus 
 	@$(BIN)/python -c 'from tests.support.real import installed; installed.directus()'
 	@HEAVY=1 $(BIN)/python -m pytest tests/e2e/test_guides.py tests/e2e/test_javascript_guides.py $(ARGS)
 
-soak: $(DEV_STAMP)  ## mixed load with key rotation, reloads, backups and restarts (MINUTES=30; REPLICAS=yes: two instances on PostgreSQL); ends with status 1 on a fault or on growth
-	@PYTHONPATH=. $(BIN)/python -m tests.support.soak $(or $(MINUTES),30) $(if $(REPLICAS),replicas)
+soak: $(DEV_STAMP)  ## mixed load with key rotation, reloads, backups and restarts (MINUTES=30; REPLICAS=yes: two instances on PostgreSQL; SEVERAL=yes: two workers before one owner); ends with status 1 on a fault or on growth
+	@PYTHONPATH=. $(BIN)/python -m tests.support.soak $(or $(MINUTES),30) $(if $(REPLICAS),replicas)$(if $(SEVERAL),several)
 
 upgrade: $(DEV_STAMP)  ## an earlier version (FROM=revision) serves people and is replaced by this one, on one machine and, two at once, on PostgreSQL; ends with status 1 on a wrong answer
 	@PYTHONPATH=. $(BIN)/python -m tests.support.upgrade $(FROM)

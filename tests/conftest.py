@@ -176,9 +176,10 @@ class Failures:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Name failures in the process that prints, and end tests that hang in those that run them: the
-    slowest takes a minute on a quiet machine, several times that beside other work.
+    slowest takes a minute on a quiet machine, several times that beside other work, and with many
+    more rounds as many times that.
     """
-    config.pluginmanager.register(Watch(600, PATIENCE))
+    config.pluginmanager.register(Watch(600 * max(1, EXPLORE), PATIENCE))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(config))
 

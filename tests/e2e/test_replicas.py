@@ -8,8 +8,9 @@ import secrets
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -164,17 +165,17 @@ class Unshaken(Several):
         while not self.over:
             await super().visit(worker, workers)  # ends with each request that nobody answers
 
-    async def survive(self, server: Server, deaths: int) -> Counter[str]:
-        """Go on while so many times one of all is killed; what was, how often."""
+    async def survive(self, kill: Callable[[], Awaitable[str]], deaths: int) -> Counter[str]:
+        """Go on while so many times something is killed; what was, how often."""
         killed: Counter[str] = Counter()
-        every: tuple[Installation | Server, ...] = (*self.both, server)
         keepers = [asyncio.create_task(self._keep_up(one)) for one in self.both]
         try:
             while killed.total() < deaths:
                 work = [asyncio.create_task(self.visit(n, WORKERS)) for n in range(WORKERS)]
                 for _ in range(min(10, deaths - killed.total())):
                     await self._answers(random.randrange(60))
-                    await self._kill(random.choice(every), killed)
+                    if victim := await kill():
+                        killed[victim] += 1
                 await until(lambda: all(one.serves() for one in self.both))
                 await self._answers(60)
                 self.over = True
@@ -212,18 +213,21 @@ class Unshaken(Several):
     def _answered(self) -> int:
         return sum(n for what, n in self.counts.items() if what.split()[1].isdigit())
 
-    async def _kill(self, victim: Installation | Server, killed: Counter[str]) -> None:
+    async def kill_one(self, server: Server) -> str:
+        """An instance or the database; nothing, where that instance is not there."""
+        victim = random.choice((*self.both, server))
         if isinstance(victim, Server):
             self.away = time.monotonic()
             await asyncio.to_thread(victim.kill)
             await asyncio.sleep(random.uniform(0, 1))
             await asyncio.to_thread(victim.start)
             self.away = time.monotonic()
-            killed["database"] += 1
-        elif victim.proxy:
-            victim.proxy = ""
-            victim.send(SIGKILL)
-            killed["instance"] += 1
+            return "database"
+        if not victim.proxy:
+            return ""
+        victim.proxy = ""
+        victim.send(SIGKILL)
+        return "instance"
 
 
 @pytest.mark.slow
@@ -240,7 +244,7 @@ async def test_either_and_the_database_are_killed_at_random_and_nothing_is_lost_
         crowd.both = (first, second)
         for one in crowd.both:
             assert await one.start(), one.log.decode()
-        killed = await crowd.survive(server, rounds(6))
+        killed = await crowd.survive(partial(crowd.kill_one, server), rounds(6))
         print(killed, crowd.lives, crowd.counts)
         for one in crowd.both:
             assert await one.stop() == 0, one.log[-3000:].decode()

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,12 +19,17 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.e2e.test_kill import before
+from tests.e2e.test_replicas import Unshaken, ended_in_order
 from tests.e2e.test_restart import CALLERS, SUPERVISED, Callers, at_work
 from tests.support.application import Application
+from tests.support.crowd import moody
+from tests.support.effort import rounds
 from tests.support.graphql import People
 from tests.support.instance import Instance
+from tests.support.lives import Installation
 from tests.support.patience import PATIENCE, until
-from tests.support.people import ANN, rules
+from tests.support.people import ANN, REFUSING, rules
 from tests.support.postgres import fresh_address
 from tests.support.scraping import FIELD
 from tests.support.serving import serving
@@ -64,7 +70,7 @@ async def team(
                 await instance.stop()
 
 
-async def ready(instance: Instance) -> dict[str, Any]:
+async def ready(instance: Instance | Installation) -> dict[str, Any]:
     """Wait until all workers serve; what ``/readyz`` tells then."""
     data: dict[str, Any] = {}
     try:
@@ -79,7 +85,7 @@ async def ready(instance: Instance) -> dict[str, Any]:
         raise AssertionError(f"not ready: {data}") from None
 
 
-async def ask(instance: Instance, path: str) -> tuple[int, str]:
+async def ask(instance: Instance | Installation, path: str) -> tuple[int, str]:
     """What the administration listener answers."""
     async with (
         aiohttp.ClientSession() as caller,
@@ -195,6 +201,37 @@ async def test_an_owner_that_is_killed_under_load_takes_nothing_acknowledged_wit
         assert await instance.stop() == 0
         assert (await instance.command("audit", "verify"))["ok"]
         assert (await instance.command("store", "verify"))["ok"]
+
+
+@pytest.mark.slow
+async def test_whichever_is_killed_at_random_nothing_is_lost_or_mixed(tmp_path: Path) -> None:
+    application = Application()
+    async with before(application, moody(application), tmp_path) as alone:
+        one = alone.installation
+        with (one.rules / "rules.yaml").open("a") as file:
+            file.write(REFUSING)
+        crowd = Unshaken(application, alone.caller, one)
+        one.arguments, crowd.both = WORKERS, (one,)
+        assert await one.start(), one.log.decode()
+
+        def every() -> set[psutil.Process]:
+            return set(psutil.Process(one.process).children())
+
+        async def kill() -> str:
+            victims = random.sample([*(whole := every())], random.choice((1, 1, 1, 2, 3)))
+            database = str(one.data / "vault.db")
+            owner = any(database in {file.path for file in each.open_files()} for each in victims)
+            crowd.away = time.monotonic()
+            for each in victims:
+                each.kill()
+            await until(lambda: len(every() - {*victims}) == len(whole))
+            await ready(one)
+            crowd.away = time.monotonic()
+            return "owner" if owner else "fronts"
+
+        print(await crowd.survive(kill, rounds(4)), crowd.counts)
+        assert not crowd.lives, "the supervisor starts what was killed"
+        await ended_in_order(crowd)
 
 
 def write_rules(at: Instance, fields: int) -> None:

@@ -168,6 +168,7 @@ class Installation:
     nursery: Nursery
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ("serve",)
     proxy: str = ""
     vault: str = ""
     admin: str = ""
@@ -211,7 +212,7 @@ class Installation:
         ]
 
     async def begin(self, *argv: str, **plan: Any) -> None:
-        """Start the command line ``argv`` (``serve`` where none is given), and do not wait for
+        """Start the command line ``argv`` (``arguments`` where none is given), and do not wait for
         anything.
         """
         self.lives += 1
@@ -228,7 +229,7 @@ class Installation:
         }
         output, log = (str(self.folder / f"{self.lives}.{kind}") for kind in ("out", "log"))
         plan["armed"] = str(self.armed)
-        life = Life(list(argv or ("serve",)), str(self.folder), settings, output, log, **plan)
+        life = Life(list(argv or self.arguments), str(self.folder), settings, output, log, **plan)
         self.process = await self.nursery.fork(life)
 
     async def start(self, **plan: Any) -> bool:

@@ -3,6 +3,7 @@ taken and the serving process is replaced.
 
     make soak MINUTES=30                 (the same as ``python -m tests.support.soak 30``)
     make soak MINUTES=30 REPLICAS=yes    (``… 30 replicas``: two instances on one PostgreSQL)
+    make soak MINUTES=30 SEVERAL=yes     (``… 30 several``: two workers before the owner of a file)
 
 It prints one line of JSON each round of upkeep, and ends with status 1 where an answer was wrong or
 missing, or where memory or descriptors of the serving process grow.
@@ -23,6 +24,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -32,11 +34,13 @@ import psutil
 from aiohttp import web
 
 from tests.support.instance import SERVE, Instance
+from tests.support.patience import until
 from tests.support.people import rules
 from tests.support.postgres import own_server
 from tests.support.serving import serving
 
 SUPERVISED = ("-m", "proxy", "serve", "--supervised")
+SEVERAL = ("-m", "proxy", "serve", "--workers", "2")
 CALLERS = 8
 #: Records that each caller keeps, so that nothing but the history of the vault grows.
 MOST = 150
@@ -300,7 +304,6 @@ class Upkeep:
     looks: dict[int, list[list[Look]]] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     doing: str = "nothing"  #: at the moment
-    _starts: int = 1
     _looked: int = -1  #: round of the last look
 
     def look(self, number: int) -> None:
@@ -334,21 +337,29 @@ class Upkeep:
         match name:
             case "rules":
                 file = self.instance.rules / "rules.yaml"
-                file.write_text(f"# {number}\n" + file.read_text())
-                await self.instance.logged("rules are active", self.done["rules"] + 1)
+                async with self.told("rules are active"):
+                    file.write_text(f"# {number}\n" + file.read_text())
             case "backup":
                 target = self.targets / f"{number}.backup"
                 await self.instance.command("backup", str(target))
                 target.unlink()
             case "replace":
-                self._starts += 1
-                self.instance.send(signal.SIGUSR2)
-                await self.instance.logged("active rules", self._starts)
+                before = set(self.pids())
+                async with self.told("active rules"):
+                    self.instance.send(signal.SIGUSR2)
+                await until(lambda: before.isdisjoint(self.pids()))
             case _:
                 await self.instance.command("keys", "rotate", name.split()[0])
         self.done[name] += 1
         self.doing = "nothing"
         return name
+
+    @asynccontextmanager
+    async def told(self, event: str) -> AsyncIterator[None]:
+        """Wait after the block until each process that serves has logged it once more."""
+        enough = len(self.instance.events(event)) + len(self.serving())
+        yield
+        await self.instance.logged(event, enough)
 
     def faults(self) -> list[str]:
         """Processes that grew: in memory, the last third of looks against the third before it; in
@@ -473,11 +484,13 @@ class Soak:
 
 
 @asynccontextmanager
-async def supervised(folder: Path, **environment: str) -> AsyncIterator[Instance]:
+async def supervised(
+    folder: Path, program: tuple[str, ...] = SUPERVISED, **environment: str
+) -> AsyncIterator[Instance]:
     """A supervised installation before the application, with a local socket for its commands."""
     socket = {"DOMICILE__LISTEN__SOCKET": str(folder / "admin.sock")}
     async with serving(people()) as upstream:
-        instance = Instance(folder, SUPERVISED, socket | environment)
+        instance = Instance(folder, program, socket | environment)
         instance.rules.mkdir(parents=True)
         (instance.rules / "rules.yaml").write_text(rules(upstream))
         await instance.start()
@@ -487,11 +500,13 @@ async def supervised(folder: Path, **environment: str) -> AsyncIterator[Instance
             await instance.stop()
 
 
-async def soak(folder: Path, steps: int, pause: float, **environment: str) -> Soak:
+async def soak(
+    folder: Path, steps: int, pause: float, program: tuple[str, ...] = SUPERVISED
+) -> Soak:
     """Load an installation in this folder for so many steps of upkeep, one after each pause of so
     many seconds.
     """
-    async with supervised(folder, **environment) as instance:
+    async with supervised(folder, program) as instance:
         return await _loaded(Upkeep(instance, folder), [instance.proxy], steps, pause)
 
 
@@ -558,7 +573,9 @@ def main() -> int:
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
     folder = Path(tempfile.mkdtemp(prefix="domicile-soak-"))
     try:
-        work = soak_fleet if "replicas" in sys.argv[2:] else soak
+        several = partial(soak, program=SEVERAL)
+        ways = {"replicas": soak_fleet, "several": several}
+        work = ways.get(sys.argv[2] if len(sys.argv) > 2 else "", soak)
         result = asyncio.run(work(folder / "run", 28, minutes * 60 / 28))
     finally:
         shutil.rmtree(folder)
