@@ -70,7 +70,9 @@ def _begin_log(settings: Settings) -> None:
     if style == "auto":
         style = "text" if sys.stderr.isatty() else "json"
     number = 0 if settings.worker is None else settings.worker.number
-    logs.configure(logs.Style(settings.log.level, style, strict=False, worker=number))
+    logs.configure(
+        logs.Style(settings.log.level, style, strict=False, worker=number, span=logs.SPAN)
+    )
     logs.log_crashes()
 
 

@@ -44,7 +44,8 @@ class MeteredAccessLog:
     """The journal of a running instance.
 
     Ordinary requests are lines of level debug, or info if ``access`` is on; refused and failed ones
-    are always logged. ``tracer`` gets the spans of sampled traces.
+    are always logged, and each of them if ``access`` is on. ``tracer`` gets the spans of sampled
+    traces.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class MeteredAccessLog:
         tracer: Tracer | None = None,
     ) -> None:
         self._metrics = metrics
-        self._log = logs.logger("access").bind()
+        self._log = logs.logger("access", each=access).bind()
         self._line = self._log.info if access else self._log.debug
         # asked once: most requests then cost one comparison
         self._lines = self._log.is_enabled_for(logging.INFO if access else logging.DEBUG)

@@ -4,16 +4,20 @@ A line is an event (a constant text in the code) and fields of ``FIELDS``. A nam
 raises in development and tests; in service it is left out and named in ``unlisted``, so that
 nothing personal slips in and no line is lost. Exceptions are logged by class and place, never by
 their text, which may quote input. Lines of libraries are reduced to logger, level and place for the
-same reason.
+same reason. Of warnings and errors that repeat each other, as all requests do while the database is
+away, the first ones are written and the others counted.
 """
 
+import atexit
 import json
 import logging
 import sys
 import threading
+import time
+from asyncio import get_running_loop
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -56,6 +60,10 @@ FIELDS: Final[Mapping[str, str]] = {
     "passed": "how many rules let requests pass unchanged",
     "pid": "the process",
     "reason": "a constant text that says why",
+    "repeated": (
+        "so many more lines were left out in these ten seconds that differ from this one at most in "
+        "request, trace, duration, size and count"
+    ),
     "request_id": "the id of a request: that of a trusted proxy in front, or a new one",
     "request_kinds": "kinds of personal values suspected in a request that no rule names",
     "sink": "a place that the audit log is shipped to",
@@ -90,6 +98,15 @@ REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
 #: How many frames of an exception a line names, innermost first.
 _FRAMES: Final = 8
 
+#: Seconds in which a service writes only the first of warnings and errors that repeat each other;
+#: how many; how many different ones are counted at once; and the fields in which they may differ.
+SPAN: Final = 10.0
+_FIRST: Final = 20
+_MOST_COUNTED: Final = 200
+_OF_ONE_REQUEST: Final = frozenset(
+    {"time", "request_id", "trace_id", "duration_ms", "size", "count"}
+)
+
 LogEvent = MutableMapping[str, Any]
 
 
@@ -97,13 +114,15 @@ LogEvent = MutableMapping[str, Any]
 class Style:
     """Format of log lines: lowest level, ``json`` or ``text``; strict about unlisted fields.
 
-    ``worker``: the number that stands in each line; 0: none.
+    ``worker``: the number that stands in each line; 0: none. ``span``: seconds in which only the
+    first of equal warnings and errors are written; 0: all are.
     """
 
     level: str = "info"
     format: str = "json"
     strict: bool = True
     worker: int = 0
+    span: float = 0.0
 
 
 def configure(style: Style, stream: TextIO | None = None) -> None:
@@ -158,6 +177,7 @@ def _ours(style: Style, stream: TextIO | None) -> None:
             _correlate,
             *([partial(_name_worker, style.worker)] if style.worker else ()),
             _name_exceptions,
+            *([_Repeats(style.span)] if style.span else ()),
             _refuse_unlisted if style.strict else _drop_unlisted,
             render_json if style.format == "json" else render_text,
         ],
@@ -167,10 +187,88 @@ def _ours(style: Style, stream: TextIO | None) -> None:
     )
 
 
-def logger(room: str) -> structlog.typing.FilteringBoundLogger:
-    """The logger of a room: ``log.info("rules loaded", version=…)`` with fields of ``FIELDS``."""
-    bound: structlog.typing.FilteringBoundLogger = structlog.get_logger(room=room)
+def logger(room: str, *, each: bool = False) -> structlog.typing.FilteringBoundLogger:
+    """The logger of a room: ``log.info("rules loaded", version=…)`` with fields of ``FIELDS``.
+
+    ``each``: its warnings are all written, however often they repeat each other.
+    """
+    more = {"each": True} if each else {}
+    bound: structlog.typing.FilteringBoundLogger = structlog.get_logger(room=room, **more)
     return bound
+
+
+@dataclass(slots=True)
+class _Span:
+    """A span of time in which lines repeat each other."""
+
+    end: float
+    event: LogEvent  #: the last of them
+    lines: int = 0
+
+
+class _Repeats:
+    """Of warnings and errors that repeat each other the first ones pass; the others are counted, and
+    their number is a line at the end of the span.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._spans: dict[tuple[tuple[str, str], ...], _Span] = {}  #: by what their lines say
+        atexit.register(self._end)
+
+    def __call__(self, _logger: object, _method: str, event: LogEvent) -> LogEvent:
+        if (
+            event.pop("each", False)
+            or "repeated" in event
+            or event["level"] not in ("warning", "error")
+        ):
+            return event
+        said = tuple(
+            (name, str(event[name])) for name in sorted(event) if name not in _OF_ONE_REQUEST
+        )
+        now, span = time.monotonic(), self._spans.get(said)
+        if span is not None and now >= span.end:
+            self._close(said, span)
+            span = None
+        if span is None:
+            if not self._has_room(now):
+                return event
+            span = self._spans[said] = _Span(now + self._seconds, event)
+        span.event = event
+        span.lines += 1
+        if span.lines <= _FIRST:
+            return event
+        if span.lines == _FIRST + 1:
+            with suppress(
+                RuntimeError
+            ):  # no loop runs here: the next such line closes it, or the end
+                get_running_loop().call_later(
+                    span.end - now, self._close, said, span,
+                    context=Context(),  # of no request
+                )  # fmt: skip
+        raise structlog.DropEvent
+
+    def _has_room(self, now: float) -> bool:
+        if len(self._spans) >= _MOST_COUNTED:
+            for said, span in [*self._spans.items()]:
+                if now >= span.end:
+                    self._close(said, span)
+        return len(self._spans) < _MOST_COUNTED
+
+    def _close(self, said: tuple[tuple[str, str], ...], span: _Span) -> None:
+        """Forget a span, and tell how many lines were left out."""
+        if self._spans.get(said) is not span:
+            return
+        del self._spans[said]
+        if span.lines > _FIRST:
+            named = {name: span.event[name] for name, _ in said}
+            level, room, text = (named.pop(name) for name in ("level", "room", "event"))
+            getattr(logger(room), level)(text, **named, repeated=span.lines - _FIRST)
+
+    def _end(self) -> None:
+        if self in structlog.get_config()["processors"]:
+            for said, span in [*self._spans.items()]:
+                self._close(said, span)
 
 
 def traceback_place(trace: TracebackType | None) -> str:

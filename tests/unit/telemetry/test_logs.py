@@ -4,11 +4,14 @@ import logging
 import re
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from proxy.telemetry.logs import FIELDS, Style, configure, logger
+from proxy.telemetry.logs import FIELDS, REQUEST_ID, Style, configure, logger
+from tests.support.patience import until
 from tests.support.table import table
 from tests.support.tree import ROOT
 
@@ -119,6 +122,59 @@ def test_a_deep_traceback_names_only_its_innermost_frames(lines):
     except RuntimeError:
         logger("vault").exception("fell")
     assert json.loads(lines.getvalue())["where"].count(",") == 7
+
+
+def written(lines: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in lines.getvalue().splitlines()]
+
+
+async def test_of_lines_that_repeat_each_other_the_first_are_written_and_the_others_counted(lines):
+    configure(Style(span=0.2), lines)
+    log, each = logger("web"), logger("access", each=True)
+    for number in range(50):
+        REQUEST_ID.set(f"r{number}")
+        log.error("the vault failed a request", code="vault_down", text="It is away.", count=number)
+        log.info("said often")
+        each.warning("request refused", code="vault_down")
+    log.error("the vault failed a request", code="bad_store", text="It is away.")
+    kinds = Counter((line["event"], line.get("code")) for line in written(lines))
+    assert kinds == {
+        ("the vault failed a request", "vault_down"): 20, ("said often", None): 50,
+        ("request refused", "vault_down"): 50, ("the vault failed a request", "bad_store"): 1,
+    }  # fmt: skip
+    await until(lambda: any("repeated" in line for line in written(lines)))
+    (told,) = (line for line in written(lines) if "repeated" in line)
+    assert told.items() >= {"level": "error", "code": "vault_down", "repeated": 30}.items()
+    assert "request_id" not in told, "they were of many requests"
+    log.error("the vault failed a request", code="vault_down", text="It is away.")
+    assert "repeated" not in written(lines)[-1], "the next span begins anew"
+
+
+def test_where_no_span_is_named_every_line_is_written(lines):
+    configure(Style(), lines)
+    for _ in range(25):
+        logger("web", each=True).warning("away")
+    assert len(written(lines)) == 25
+
+
+def test_without_a_loop_the_next_such_line_tells_how_many_were_left_out(lines):
+    configure(Style(span=0.1), lines)
+    for _ in range(25):
+        logger("web").warning("away", text="It is away.")
+    end = time.monotonic() + 0.2
+    while time.monotonic() < end:
+        pass
+    logger("web").warning("away", text="It is away.")
+    assert [line.get("repeated") for line in written(lines)] == [*[None] * 20, 5, None]
+
+
+def test_so_many_different_lines_are_counted_and_no_more(lines):
+    configure(Style(span=3600), lines)
+    for number in range(250):
+        for _ in range(21):
+            logger("web").warning("away", text=f"It is away {number}.")
+    counts = Counter(line["text"] for line in written(lines))
+    assert Counter(counts.values()) == {20: 200, 21: 50}
 
 
 def test_before_anything_is_configured_lines_are_text_and_strict():
