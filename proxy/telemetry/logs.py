@@ -177,7 +177,7 @@ def _ours(style: Style, stream: TextIO | None) -> None:
             _correlate,
             *([partial(_name_worker, style.worker)] if style.worker else ()),
             _name_exceptions,
-            *([_Repeats(style.span)] if style.span else ()),
+            _Repeats(style.span),
             _refuse_unlisted if style.strict else _drop_unlisted,
             render_json if style.format == "json" else render_text,
         ],

@@ -129,6 +129,9 @@ class Unshaken(Several):
 
     async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         status, seen = await super().ask(method, path, **options)
+        end = time.monotonic() + PATIENCE
+        while self.quiet and not status and time.monotonic() < end:  # what answers has no turn
+            status, seen = await super().ask(method, path, **options)
         assert status or not self.quiet, self.trouble
         return status, seen
 
