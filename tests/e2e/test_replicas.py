@@ -223,7 +223,8 @@ class Unshaken(Several):
 
     async def kill_one(self, server: Server) -> str:
         """An instance or the database; nothing, where that instance is not there."""
-        victim = random.choice((*self.both, server))
+        every: tuple[Installation | Server, ...] = (*self.both, server)
+        victim = random.choice(every)
         if isinstance(victim, Server):
             self.away = time.monotonic()
             await asyncio.to_thread(victim.kill)

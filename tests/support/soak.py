@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -573,9 +573,11 @@ def main() -> int:
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
     folder = Path(tempfile.mkdtemp(prefix="domicile-soak-"))
     try:
-        several = partial(soak, program=SEVERAL)
-        ways = {"replicas": soak_fleet, "several": several}
-        work = ways.get(sys.argv[2] if len(sys.argv) > 2 else "", soak)
+        work: Callable[[Path, int, float], Coroutine[Any, Any, Soak]] = soak
+        if "replicas" in sys.argv[2:]:
+            work = soak_fleet
+        elif "several" in sys.argv[2:]:
+            work = partial(soak, program=SEVERAL)
         result = asyncio.run(work(folder / "run", 28, minutes * 60 / 28))
     finally:
         shutil.rmtree(folder)
