@@ -202,6 +202,7 @@ OPERATION: list[Case] = [
     ("patch of small tokens", with_operations('{match: "PATCH /n/{id}", update: contact, request: {▲patch: json, fields: {born: "$.b[*]"}}}'), ("choose a larger shape",)),
     ("own mask of a create", with_operations("{match: POST /n, create: note, request: {▲own_mask: keep}}"), ("'own_mask' means nothing to a create",)),
     ("views at an operation", with_operations("{match: POST /n, create: note, ▲views: []}"), ("stands at the top of the file",)),
+    ("objects in a response", with_operations("{match: GET /n, read: note, response: {▲objects: []}}"), ("stands beside match",)),
     ("expression of another language", with_operations("{match: GET /n, read: contact, query: {q: {expression: ▲odata}}, response: {id: $.id}}"), ("'odata' is not known here",)),
     ("expression beside a field", with_operations("{match: GET /n, read: contact, query: {q: {expression: scim, ▲field: email}}, response: {id: $.id}}"), ("'expression' says all of 'q'",)),
     ("expression with a strange attribute", with_operations('{match: GET /n, read: contact, query: {q: {expression: scim, fields: {▲"user name": email}}}, response: {id: $.id}}'), ("is no attribute of SCIM",)),

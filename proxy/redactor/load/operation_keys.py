@@ -196,6 +196,7 @@ RESPONSE = Block(
         Key("complete", Flag(), "true: the list shows every record, whoever asks, so a delete in doubt has happened where the record is absent; GET without query alone, see [lists of all records](#lists-of-all-records). Of several creates: the answer shows every record that was created, so the application has rejected the others, see [rejected rows](#rejected-rows). Of an update or delete: a success means that it was carried out, of [several records](#several-records-at-once) that of all, and of one also where the answer is [a redirect or a page](#redirects-and-pages)", "absence says nothing"),
         Key("scan", Flag(), "true: tokens of the record that the request names, or where it names none of the entity, are restored beside the named places as well, wherever they stand in an answer of success"),
     ),
+    elsewhere={"objects": "stands beside match, in place of create, read, update or delete; each object has a response of its own: objects: [{read: ENTITY, response: {…}}]"},
 )  # fmt: skip
 
 _WAY = Text(
