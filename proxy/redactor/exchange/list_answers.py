@@ -213,7 +213,7 @@ class ListPieces:
             return [text or None for text in texts]
         return [id_in_text(template, text) if text else None for text in texts]
 
-    def _write(
+    def _splice(
         self, pieces: list[bytes], cut: ObjectCut, run: PageRun, columns: Sequence[Sequence[str]]
     ) -> None:
         """Put values into the places of objects, where there are any; foreign texts stay."""
@@ -277,7 +277,7 @@ class _List(ListPieces):
             some = records[at : at + len(run.texts)]
             rows = [one.texts if one is not None else [""] * len(run.fields) for one in some]
             try:
-                self._write(pieces, cut, run, list(zip(*rows, strict=True)))
+                self._splice(pieces, cut, run, list(zip(*rows, strict=True)))
             except UnicodeEncodeError:
                 return False
             at += len(some)

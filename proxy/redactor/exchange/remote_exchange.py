@@ -86,7 +86,7 @@ class CutList(ListPieces):
         """The body with these values, as the owner answers."""
         pieces = self._pieces
         for (cut, run), columns in zip(self._cuts, _columns(values), strict=True):
-            self._write(pieces, cut, run, columns)
+            self._splice(pieces, cut, run, columns)
         return b"".join([self._rows.before, *pieces, self._rows.after])
 
 
