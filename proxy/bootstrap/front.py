@@ -34,6 +34,7 @@ from proxy.bootstrap.rules import (
     coverage_until_now,
     load_rules,
     open_console,
+    refuse_lost,
     write_coverage,
     write_coverage_often,
 )
@@ -216,6 +217,7 @@ async def running_front(
         settings, hashed = await _welcomed(settings, in_use)
         # one that is started again may have read files that the owner is about to read
         if not await in_use.link.follows(rules.version):
+            refuse_lost(settings, rules, rules_before=True)
             _log.warning("the owner of the vault has other rules: give both the same files")
         guard = open_guard(settings, metrics)
         guard.share(settings.limits.store, hashed)

@@ -69,6 +69,7 @@ from proxy.bootstrap.rules import (
     load_earlier,
     load_rules,
     open_console,
+    refuse_lost,
     write_coverage,
     write_coverage_often,
 )
@@ -94,7 +95,7 @@ from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
-from proxy.vault.schemas import Catalog
+from proxy.vault.schemas import Catalog, Origin
 from proxy.vault.vault import Vault, new_vault, open_vault
 
 _log = logs.logger("bootstrap")
@@ -239,6 +240,7 @@ async def _open(
     guard = open_guard(settings, metrics)
     base = await _open_base(stack, settings, guard, clock, metrics)
     vault, catalog, audit, auth = base.vault, base.catalog, base.audit, base.auth
+    refuse_lost(settings, rules, any(one.origin is Origin.RULES for one in catalog.schemas()))
 
     def bind(rules: RuleSet) -> Awaitable[Runtime]:
         return bind_rules(rules, vault, metrics, audit.services, catalog)

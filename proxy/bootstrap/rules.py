@@ -223,6 +223,18 @@ def first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:
     return rules
 
 
+def refuse_lost(settings: Settings, rules: RuleSet, rules_before: bool) -> None:
+    """Raise ``VaultError`` (BAD_RULES) where everything would pass in the clear, for there is no
+    rule file, though there were rules before: nobody would notice that they are lost.
+    """
+    if rules_before and rules.endpoints and not rules.files:
+        raise VaultError(
+            Code.BAD_RULES,
+            f"There is no rule file at {settings.rules}, and the vault holds what rules have "
+            "tokenized: put the files back, or start without --upstream.",
+        )
+
+
 def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
     """Raise as a start would for the applications; ``rules`` if they are valid."""
     upstream_routes(settings)

@@ -92,7 +92,7 @@ class Reloader:
         self._refused = None
         try:
             rules = await asyncio.to_thread(self._read)
-            if self._in_force.runtime.rules.endpoints and not rules.endpoints:
+            if self._in_force.runtime.rules.files and not rules.files:  # all would pass unread
                 raise VaultError(
                     Code.BAD_RULES,
                     f"There is no rule file any more at {self._files.path}: put the files "

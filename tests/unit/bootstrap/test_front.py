@@ -5,9 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from proxy.bootstrap.front import certified_names, is_front, is_named, running_front
 from proxy.bootstrap.network import OWNER_SOCKET
+from proxy.bootstrap.rules import Overrides
 from proxy.config import Worker, load_settings
+from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.runtime import InForce, bind_rules
 from proxy.redactor.load import load_rule_set
@@ -97,4 +101,24 @@ async def test_one_that_read_newer_files_than_its_owner_waits_until_that_has_the
         await asyncio.wait_for(served.wait(), 20)
         front.cancel()
         await asyncio.gather(front, return_exceptions=True)
+        await owner.drain(0)
+
+
+async def test_one_that_has_lost_the_rules_of_its_owner_lets_nothing_pass(tmp_path):
+    one = await desk()
+    owner = VaultOwner(InForce(one.runtime), OwnerTerms("se", b"secret"))
+    settings = load_settings(None, {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0"})
+    with tempfile.TemporaryDirectory() as folder:
+        worker = Worker(1, Path(folder), "front")
+        settings = dataclasses.replace(settings, rules=tmp_path, data=tmp_path, worker=worker)
+        way = Path(folder) / OWNER_SOCKET
+        owner.servers.append(
+            await asyncio.get_running_loop().create_unix_server(
+                lambda: owner.connection(lambda _: True), way
+            )
+        )
+        with pytest.raises(VaultError) as fault:
+            async with running_front(settings, Overrides({}, "http://127.0.0.1:9")):
+                raise AssertionError("it must not start")
+        assert fault.value.code is Code.BAD_RULES
         await owner.drain(0)

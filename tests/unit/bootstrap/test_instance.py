@@ -308,6 +308,27 @@ async def test_a_store_that_goes_away_when_it_listens_already_is_waited_for(
     assert await prepare_instance(settings) is False  # the store is free again
 
 
+async def test_rules_that_are_lost_let_nothing_pass_at_a_reload_or_a_start(settings):
+    """With ``--upstream`` an empty folder means that everything passes, as before the first rules."""
+    folder, only = settings.data.parent / "rules", Overrides({}, "http://127.0.0.1:9")
+    folder.mkdir()
+    settings = replace(settings, rules=folder)
+    async with running(settings, only) as started:  # nothing is protected yet
+        assert not started.rules.runtime.rules.operations
+        (folder / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+        assert await started.reloader.reload()
+        (folder / "rules.yaml").unlink()
+        assert not await started.reloader.reload()
+        assert len(started.rules.runtime.rules.operations) == 10
+        assert "no rule file any more" in str(await started.reloader.state.check())
+    with pytest.raises(VaultError, match="the vault holds what rules have tokenized") as fault:
+        async with running(settings, only):
+            raise AssertionError("it must not start")
+    assert fault.value.code is Code.BAD_RULES
+    async with running(settings):  # the vault alone
+        pass
+
+
 async def test_a_port_of_others_ends_the_start_and_frees_the_store(settings):
     async with running(settings) as started:
         host, port = started.proxy.split(":")
