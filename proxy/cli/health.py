@@ -25,7 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--url",
         type=http_address,
         metavar="URL",
-        help="what to ask (default: the admin listener's /healthz)",
+        help="what to ask; without a path, /healthz there (default: the admin listener's)",
     )
     choice.add_argument(
         "--ready", action="store_true", help="ask /readyz: whether requests should be sent here now"
@@ -41,7 +41,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: Arguments) -> int:
     """Exit status 0 when the answer is 200."""
-    url: str = arguments.url or _own(arguments)
+    url: str = _with_path(arguments.url) if arguments.url else _own(arguments)
     status, text = probe(url, arguments.timeout)
     healthy = status == 200
     command.show(arguments, {"healthy": healthy, "url": url, "status": status}, f"{url}: {text}")
@@ -104,6 +104,12 @@ def readiness(url: str) -> dict[str, Any]:
         raise VaultError(Code.BAD_SETTINGS, text) from None
     finally:
         connection.close()
+
+
+def _with_path(url: str) -> str:
+    """Return the address of a listener with the path that tells of its health; others as sent."""
+    parts = urllib.parse.urlsplit(url)
+    return parts._replace(path="/healthz").geturl() if parts.path in ("", "/") else url
 
 
 def _own(arguments: Arguments) -> str:

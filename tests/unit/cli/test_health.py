@@ -52,6 +52,17 @@ def test_an_answer_of_200_is_healthy(capsys):
 
 
 @pytest.mark.parametrize(
+    ("place", "asked"),
+    [("", b"/healthz"), ("/", b"/healthz"), ("?x=1", b"/healthz?x=1"), ("/readyz", b"/readyz")],
+)
+def test_an_address_without_a_path_is_asked_for_its_health(place, asked):
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, requests):
+        url = f"http://127.0.0.1:{port}{place}"
+        assert main(["health", "--timeout", "60", "--url", url]) == 0
+    assert requests[0].startswith(b"GET " + asked + b" HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
     ("body", "told"),
     [
         (b'{"checks": {"vault": "ok", "rules": "stale: a fault"}}', "; rules: stale: a fault"),
