@@ -6,12 +6,10 @@ A new operation of the table is audited unless the table calls it ``quiet``.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from proxy.audit.events import AuditContext, AuditEvent, EventKind, reveal_line
+from proxy.audit.events import REPEATED, AuditContext, AuditEvent, EventKind, reveal_line
 from proxy.audit.services import AuditServices, Refusal, Refusals
 from proxy.errors import VaultError
 from proxy.model.rights import FULL, Rights
-
-_REPEATED = "answered as it was before (Idempotency-Key)"
 
 #: The rights of the caller to a schema. Raises ``VaultError`` where it has gone meanwhile.
 RightsTo = Callable[[str], Rights]
@@ -41,7 +39,7 @@ class Auditing:
         for event in audit.events:
             _narrow(event, rights_to)
         put = self._sink.put_or_queue if audit.changed else self._sink.put
-        put(*self._lines(audit, status, _REPEATED if repeated else None))
+        put(*self._lines(audit, status, REPEATED if repeated else None))
         if self._sink.flushes:
             await self._sink.flushed()
 

@@ -12,7 +12,9 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Record
 from proxy.model.schema import RECORDS_SCHEMA
+from proxy.model.values import Unfit, instant
 from proxy.vault.records import (
+    DeletedRecords,
     PersonRecord,
     PersonValues,
     Records,
@@ -28,6 +30,11 @@ _PAGE: Final = 1000
 _LONGEST: Final = 1000
 #: Further values of the person in one request.
 _ALSO: Final = 20
+
+#: Names of deleted records in one request.
+_DELETED: Final = 10_000
+
+_Sought = PersonValues | DeletedRecords
 
 _UNUSABLE: Final = (Code.INVALID_INPUT, "next")
 
@@ -51,7 +58,9 @@ class _Walked(msgspec.Struct):
 
 
 async def find_person(call: ApiRequest) -> ApiResponse:
-    """Every record that has one of some values, in any schema and any field."""
+    """Every record that has one of some values, in any schema and any field; or every one of those
+    that a restored backup has brought back.
+    """
     sought = _sought(call, "value", "also", "mentions")
     schemas = list(_schemas(call, Act.READ))
     if (waiting := await approval_pending(call)) is not None:
@@ -107,7 +116,9 @@ async def _erased(call: ApiRequest, records: Records, one: PersonRecord) -> dict
     return {**outcome, "erased": True}
 
 
-def _sought(call: ApiRequest, *members: str) -> PersonValues:
+def _sought(call: ApiRequest, *members: str) -> PersonValues | DeletedRecords:
+    if isinstance(call.content, dict) and "deleted" in call.content:
+        return _deleted(call)
     content = request.checked_members(call.content, members, ("value",))
     also, mentions = content.get("also", []), content.get("mentions", False)
     if not isinstance(also, list) or len(also) > _ALSO:
@@ -116,6 +127,18 @@ def _sought(call: ApiRequest, *members: str) -> PersonValues:
         raise request.invalid("/mentions", "Has to be true or false.")
     places = [("/value", content["value"]), *((f"/also/{n}", one) for n, one in enumerate(also))]
     return PersonValues([_checked(*one) for one in places], mentions)
+
+
+def _deleted(call: ApiRequest) -> DeletedRecords:
+    """Records by their names in the audit log, with the instants of their lines."""
+    deleted = request.checked_members(call.content, ("deleted",))["deleted"]
+    if not isinstance(deleted, dict) or not 0 < len(deleted) <= _DELETED:
+        raise request.invalid("/deleted", f"Has to be an object of 1 to {_DELETED} members.")
+    try:
+        instants = {name: instant(at) for name, at in deleted.items()}
+    except Unfit as unfit:
+        raise request.invalid("/deleted", f"Each instant: {unfit}") from None
+    return DeletedRecords(instants, call.services.audit.services.record_id)
 
 
 def _checked(pointer: str, value: Any) -> str:
@@ -144,7 +167,7 @@ def _schemas(call: ApiRequest, *acts: Act) -> Iterator[Records]:
         raise refusal
 
 
-async def _walk(call: ApiRequest, sought: PersonValues, schemas: list[Records]) -> _Walked:
+async def _walk(call: ApiRequest, sought: _Sought, schemas: list[Records]) -> _Walked:
     """Look at the next records, schema by schema."""
     names = [records.name for records in schemas]
     walked = _Walked([], schemas=names)
@@ -167,7 +190,7 @@ async def _walk(call: ApiRequest, sought: PersonValues, schemas: list[Records]) 
     return walked
 
 
-def _position(call: ApiRequest, sought: PersonValues, names: list[str]) -> _Position | None:
+def _position(call: ApiRequest, sought: _Sought, names: list[str]) -> _Position | None:
     """Return the start of the walk. Raises ``VaultError(INVALID_INPUT)`` for a foreign cursor."""
     cursor = call.query.get("next")
     if cursor is None:
@@ -180,11 +203,14 @@ def _position(call: ApiRequest, sought: PersonValues, names: list[str]) -> _Posi
     return position
 
 
-def _cursors(call: ApiRequest, sought: PersonValues) -> tuple[Records, bytes]:
+def _cursors(call: ApiRequest, sought: _Sought) -> tuple[Records, bytes]:
     """Return the cipher of cursors, and their context: this client and these values."""
     base = call.space.catalog.records(RECORDS_SCHEMA)
+    about: object = sought
+    if isinstance(sought, DeletedRecords):
+        about = sorted(sought.instants.items())
     return base, cursor_context(
-        base, call.principal.client, b"person\x00" + msgspec.msgpack.encode(sought)
+        base, call.principal.client, b"person\x00" + msgspec.msgpack.encode(about)
     )
 
 

@@ -73,6 +73,12 @@ TAMPERED: Final = (
     "were left out"
 )
 
+#: The reason in the line of a request that was answered before.
+REPEATED: Final = "answered as it was before (Idempotency-Key)"
+
+#: The reason in the line of a delete by which records stay for a while.
+MARKED: Final = "marked as deleted: the rule keeps the values for a while"
+
 #: The reason in the line of new rules.
 NEW_RULES: Final = "other rules are in force from here on"
 

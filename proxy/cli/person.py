@@ -5,18 +5,31 @@ standard input, a line each, for every user of a machine sees command lines.
 """
 
 import contextlib
+import os
 import sys
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from proxy.audit.events import MARKED, REPEATED, EventKind
+from proxy.audit.verify import log_lines, shipped_lines
 from proxy.cli import command, remote
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
 from proxy.cli.options import running_arguments
+from proxy.clock import to_wire
+from proxy.config import load_settings
 from proxy.errors import Code, VaultError
+from proxy.model.values import Unfit, instant
+
+#: Names of deleted records in one request.
+_DELETED: Final = 10_000
+_DELETE: Final = b'"event":"%b"' % EventKind.DELETE.encode()
+#: Operations that delete a record in one place to have it in another.
+_MOVES: Final = frozenset({"migrate_record"})
 
 _PURPOSE_HEADER: Final = "x-purpose"
 
@@ -62,6 +75,74 @@ def erase_records(arguments: Arguments) -> int:
     text = "\n".join([*lines, _counted(records, meta), *_hints(records), *([end] if end else [])])
     command.show(arguments, data, text)
     return FAULT if left or meta.get("unreadable") else OK
+
+
+def erase_again(arguments: Arguments) -> int:
+    """Delete what a restored backup has brought back, or show which; status 1 if one is left."""
+    names, unclear = _deleted_since(arguments)
+    records, meta = list[Any](), dict[str, Any]()
+    with contextlib.closing(remote.remote(arguments)) as instance:
+        for start in range(0, len(names), _DELETED):
+            content = {"deleted": dict(islice(names.items(), start, start + _DELETED))}
+            found, meta = _all(instance, "erase" if arguments.yes else "find", content, arguments)
+            records += found
+    left = [one for one in records if arguments.yes and not one["erased"]]
+    text = [
+        *map(_line, records),
+        f"{len(names)} records were deleted since; {len(records)} are back",
+    ]
+    if unclear:
+        text.append(
+            f"{unclear} lines tell of deletes without naming records, or that were in doubt"
+        )
+    if records and not arguments.yes:
+        text.append("Nothing was deleted: say --yes to delete these records.")
+    data = {
+        **meta, "deleted": len(names), "unclear": unclear,
+        "records": [_named(one) for one in records], "erased": arguments.yes and not left,
+    }  # fmt: skip
+    command.show(arguments, data, [*map(_line, records), *text])
+    return FAULT if left or meta.get("unreadable") else OK
+
+
+def _deleted_since(arguments: Arguments) -> tuple[dict[str, str], int]:
+    """When each record was deleted, by its name, as the audit log tells since an instant; and the
+    number of lines that tell of deletes and not of which, or that were in doubt.
+
+    Records that a rule only marked, and those that were moved, are not among them. Raises
+    ``VaultError(BAD_SETTINGS)``.
+    """
+    try:
+        since = to_wire(instant(arguments.since))
+    except Unfit as unfit:
+        raise VaultError(Code.BAD_SETTINGS, f"--since: {unfit}") from None
+    names, unclear = dict[str, str](), 0
+    for line in _delete_lines(arguments):
+        if str(line.get("at")) <= since or "files" in line or line.get("operation") in _MOVES:
+            continue
+        reason = line.get("reason", REPEATED)
+        if reason == REPEATED and line.get("records"):
+            names |= {one: max(line["at"], names.get(one, "")) for one in line["records"]}
+        elif reason != MARKED:
+            unclear += 1
+    return names, unclear
+
+
+def _delete_lines(arguments: Arguments) -> Iterator[Mapping[str, Any]]:
+    """The lines of deletes in these files, or else in the log of the settings."""
+    if arguments.lines:
+        chains = [shipped_lines(arguments.lines)]
+    else:
+        folders = load_settings(arguments.config, os.environ).chain_folders()
+        chains = [log_lines(folder) for folder in folders]
+    for name, number, line in chain.from_iterable(chains):
+        if _DELETE not in line:
+            continue
+        try:
+            yield msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            text = f"Line {number} of {name} is no line of an audit log."
+            raise VaultError(Code.BAD_SETTINGS, text) from None
 
 
 def _hints(records: list[Any]) -> Iterator[str]:
@@ -165,6 +246,14 @@ _erase_arguments: Final = argument_list(
     argument("--yes", action="store_true", help="delete, and do not only show"),
 )  # fmt: skip
 
+_again_arguments: Final = argument_list(
+    _erase_arguments,
+    argument("--since", required=True, metavar="INSTANT",
+        help="when the restored backup was made, as its name says: 2026-11-22T02:00:00Z"),
+    argument("--lines", nargs="+", type=Path, default=[], metavar="FILE",
+        help="lines that a collector received (default: the audit log of the settings)"),
+)  # fmt: skip
+
 COMMAND: Final = Command(
     "Export or erase everything that has a value of one person, over all schemas.",
     "domicile person export ann.json", children={
@@ -174,5 +263,9 @@ COMMAND: Final = Command(
         "erase": Command(
             "Delete every record that has the value (GDPR, article 17), or show which.",
             "domicile person erase --yes", erase_records, _erase_arguments),
+        "erase-again": Command(
+            "After a restore, delete the records that were deleted since the backup, by the audit "
+            "log, or show which.", "domicile person erase-again --since 2026-11-22T02:00:00Z --yes",
+            erase_again, _again_arguments),
     },
 )  # fmt: skip

@@ -5,10 +5,12 @@ import json
 import os
 import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.e2e.conftest import World
 from tests.e2e.test_kept_rules import Vault, installed
+from tests.support.instance import Instance
 from tests.support.lives import write_command
 from tests.support.people import ANN, rules
 from tests.support.tree import ROOT
@@ -86,6 +88,57 @@ async def test_a_person_gets_everything_and_is_forgotten(tmp_path: Path) -> None
         assert (status, json.loads(said)["records"]) == (0, [])
         status, _, complained = await person(world, vault, "export", value="")
         assert (status, "standard input" in complained) == (1, True)
+
+
+async def test_who_was_erased_after_the_backup_is_erased_again_after_the_restore(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "home").mkdir()
+    async with installed(tmp_path / "home") as (world, vault):
+        home = world.instance
+        (home.rules / "rules.yaml").write_text(rules(world.upstream))
+        await home.start()
+        await vault.enter()
+        ann, bob = [await world.call("POST", "/people", 201, json=ANN) for _ in range(2)]
+        own = {"country": "se", "record_key": "r-1", "key3": "dan@x.example"}
+        assert (await vault.ask("POST", "/api/records", own))[0] == 201
+        backups = tmp_path / "backups"
+        backups.mkdir()
+        told = await home.command("backup", str(backups), "--keys", str(tmp_path / "keys.json"))
+        made = f"{told['file'].rpartition('-')[2][:15]}"
+        since = datetime.strptime(made, "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+        await asyncio.sleep(1)  # the name of the file tells seconds
+        await world.call("DELETE", f"/people/{ann['id']}", 204)
+        assert (await vault.ask("DELETE", "/api/records/se/r-1"))[0] == 204
+        assert await home.stop() == 0
+        lines = sorted((home.data / "audit").glob("audit-*.jsonl"))
+
+        other = world.instance = Instance(tmp_path / "other")
+        other.folder.mkdir()
+        other.environment = {"DOMICILE__KEYS": f"file://{tmp_path / 'keys.json'}"}
+        assert (await other.command("restore", told["file"]))["ok"]
+        await other.start()
+        try:
+            await vault.enter()
+            words = ["erase-again", "--since", f"{since:%Y-%m-%dT%H:%M:%SZ}", "--json", "--lines"]
+            words += map(str, lines)
+            wanted = [("person", str(ann["id"])), ("records", "r-1")]
+            for more in ((), ("--yes",), ("--yes",)):
+                status, said, complained = await person(world, vault, *words, *more, value="")
+                assert status == 0, complained
+                report = json.loads(said)
+                found = [(one["schema"], one["record_key"]) for one in report["records"]]
+                assert (sorted(found), report["deleted"], report["unclear"]) == (wanted, 2, 0)
+                wanted = [] if more else wanted
+            assert (await vault.ask("GET", "/api/records/se/r-1"))[0] == 404
+            status, shown = await vault.ask("GET", f"/api/models/person/{bob['id']}")
+            assert (status, shown["email"]) == (200, ANN["email"])
+            status, _, complained = await person(
+                world, vault, "erase-again", "--since", "x", value=""
+            )
+            assert (status, "--since" in complained) == (1, True)
+        finally:
+            await other.kill()
 
 
 async def test_a_program_at_home_reads_whom_a_letter_is_for_as_the_page_says(

@@ -10,9 +10,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from proxy.audit.events import MARKED
 from tests.e2e.conftest import World
 from tests.e2e.test_kept_rules import Vault, domicile
 from tests.support.application import Application, Misbehaviour
+from tests.support.audit import told
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.serving import serving
@@ -107,6 +109,8 @@ async def test_what_is_in_the_bin_is_shown_found_corrected_and_given_back(
     await world.call("DELETE", f"/bin/{ann['id']}", 204)
     assert (await vault.ask("GET", f"{PEOPLE}/{ann['id']}"))[0] == 404
     assert not world.application.holds("Zorbina")
+    reasons = [line.get("reason") for line in told(world.instance.data / "audit", "delete")]
+    assert reasons == [MARKED, MARKED, None]  # who reads the log knows which values are gone
 
 
 async def test_a_note_is_archived_by_what_the_body_says_and_stays(

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from proxy.audit.events import EventKind, encode_event
+from proxy.audit.events import MARKED, EventKind, encode_event
 from proxy.audit.services import AuditServices
 from proxy.model.schema import Value
 from proxy.offload import STRIDE, busy, each, give_way
@@ -37,6 +37,7 @@ _DOUBT: Final = b'"reason":"nobody knows whether the application took it"'
 _BOTH: Final = (
     b'"reason":"nobody knows which of the records the application changed: both versions are kept"'
 )
+_MARKED: Final = b'"reason":"%b"' % MARKED.encode()
 
 # Members of an enumeration are looked up several times slower in it.
 _REFUSED, _TAKEN = Outcome.REFUSED, Outcome.TAKEN
@@ -87,6 +88,7 @@ class ExchangeAudit:
         "_environment",
         "_fields",
         "_head",
+        "_marks_only",
         "_miss",
         "_schema",
         "_services",
@@ -118,6 +120,7 @@ class ExchangeAudit:
             "operation": operation.label,
             "view": None if view is None else view.name,
         }
+        self._marks_only = operation.keep is not None
         written = EventKind.DELETE if operation.verb is Verb.DELETE else EventKind.WRITE
         self._head = encode_event(EventKind.REVEAL, **self._about)
         self._written = encode_event(written, **self._about)
@@ -191,6 +194,8 @@ class ExchangeAudit:
             line = b"%b,%b" % (line, _DISPLACES)
         elif writes[0].both:
             line = b"%b,%b" % (line, _BOTH)
+        elif self._marks_only:
+            line = b"%b,%b" % (line, _MARKED)
         clear, covered = revealed, b""
         if self._covered:
             clear, covered = revealed - self._covered, self._masked(revealed)

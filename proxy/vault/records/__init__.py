@@ -11,6 +11,7 @@ from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, pa
 from proxy.vault.records.history import export, history_page
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.person import (
+    DeletedRecords,
     PersonRecord,
     PersonValues,
     find_person_records,
@@ -24,6 +25,7 @@ from proxy.vault.records.visibility import all_visible
 
 __all__ = [
     "AggregateRow",
+    "DeletedRecords",
     "FoundPage",
     "PageAsker",
     "PersonRecord",

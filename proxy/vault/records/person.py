@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from proxy.audit.events import RecordId
 from proxy.model.query import Test
 from proxy.model.record import Record
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
@@ -63,6 +64,28 @@ class PersonRecord(NamedTuple):
     in_doubt: tuple[Record, ...] = ()
 
 
+class DeletedRecords(NamedTuple):
+    """Records of which the audit log tells that they were deleted, as they were before that: what
+    a restored backup brings back.
+    """
+
+    #: when each was deleted, in milliseconds, by its name in the log; who changed or made one later
+    #: meant it
+    instants: Mapping[str, int]
+    record_id: RecordId
+
+    def holding_of(self, records: Records, versions: Sequence[Record]) -> PersonRecord | None:
+        """The record, if it is one of them."""
+        live, *doubtful = versions
+        collection = records.collection
+        if live.key is None:
+            return None
+        name = self.record_id(collection.context.environment, records.name, live.key)
+        if live.updated_at > self.instants.get(name, -1):
+            return None
+        return PersonRecord(live, (), in_doubt=tuple(doubtful))
+
+
 class PersonPage(NamedTuple):
     """Result of a walk over a part of a schema's records."""
 
@@ -73,15 +96,18 @@ class PersonPage(NamedTuple):
 
 
 async def find_person_records(
-    records: Records, sought: PersonValues, after: int, most: int
+    records: Records, sought: PersonValues | DeletedRecords, after: int, most: int
 ) -> PersonPage:
     """Examine the next records after that id (0: from the first), at least so many if they exist.
 
     Raises ``VaultError``: as a filter endpoint; ``VAULT_DOWN``.
     """
     collection = records.collection
-    compare = _comparison(sought.values, collection.context.region)
-    within = _within(sought.values) if sought.mentions else None
+    holding_of = (
+        sought.holding_of
+        if isinstance(sought, DeletedRecords)
+        else _holding(sought, collection.context.region)
+    )
     verified = Verified(records, records.rights.rows)
     walk = PersonPage([], 0, 0, after)
     while walk.last is not None and walk.looked < most:
@@ -104,11 +130,8 @@ async def find_person_records(
             opened = await open_records(records, portion)
             unreadable += len(portion) - len(opened)
             doubtful = await _versions_in_doubt(records, verified, portion, opened)
-            each = [
-                _holding_of(records, (one, *doubtful.get(one.rid, ())), compare, within)
-                for one in opened
-            ]
-            having = [one for one in each if one.fields or one.mentions]
+            each = [holding_of(records, (one, *doubtful.get(one.rid, ()))) for one in opened]
+            having = [one for one in each if one is not None]
             genuine = verified.only([one.record for one in having])
             allowed = await records.permitted(await undoubted(records, portion, genuine))
             rids = {one.rid for one in allowed}
@@ -166,10 +189,19 @@ def _earlier(
             yield replace(live, fields=fields, eras=eras)
 
 
+def _holding(
+    sought: PersonValues, region: str
+) -> Callable[[Records, Sequence[Record]], PersonRecord | None]:
+    """What finds the values in the versions of a record, the live one first."""
+    compare = _comparison(sought.values, region)
+    within = _within(sought.values) if sought.mentions else None
+    return lambda records, versions: _holding_of(records, versions, compare, within)
+
+
 def _holding_of(
     records: Records, versions: Sequence[Record], compare: _Compare, within: re.Pattern[str] | None
-) -> PersonRecord:
-    """The visible fields that have one of the values in some version, the live one first."""
+) -> PersonRecord | None:
+    """The visible fields that have one of the values in some version; ``None``: none has."""
     kinds = {field.name: field.kind for field in records.full_schema.fields}
     fields, mentions, others = list[str](), list[str](), list[str]()
     for name, texts in _texts_by_field(versions).items():
@@ -181,6 +213,8 @@ def _holding_of(
             mentions.append(name)
         elif kinds[name] in _IDENTIFYING and any(texts):
             others.append(name)
+    if not fields and not mentions:
+        return None
     live, *doubtful = versions
     return PersonRecord(live, tuple(fields), tuple(mentions), tuple(others), tuple(doubtful))
 

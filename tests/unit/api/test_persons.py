@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from proxy.audit.services import record_ids
+from proxy.clock import to_wire
 from tests.support.api import Interface, Said, interface
+from tests.support.audit import MAC
 from tests.support.examples import CONTACT
 
 ANN = "ann@example.com"
@@ -66,6 +69,35 @@ async def test_everything_is_found_and_erased_once(here: Interface) -> None:
     assert named(await ask(here, "find")) == named(await ask(here, "erase")) == []
     left = await here.client("POST", "/api/models/contact/find", json={})
     assert [one["id"] for one in left.json["data"]] == ["c-2"]
+
+
+async def test_what_a_restored_backup_brings_back_is_found_by_its_names_in_the_log(
+    here: Interface,
+) -> None:
+    def body(*records: tuple[str, str]) -> dict[str, Any]:
+        at = to_wire(here.clock())
+        return {"deleted": {record_ids(MAC)("default", *one): at for one in records}}
+
+    deleted = body(("contact", "c-1"), ("order", "o-1"), ("order", "x"))
+    here.clock.advance(1000)
+    answer = await here.client("PATCH", "/api/models/order/o-1", json={"city": "Ystad"})
+    assert answer.status == 200  # it was written after that, so somebody wants it
+    await here.policy("reads", "contact", "read")
+    assert (
+        await here.client("POST", "/api/persons/erase", "under:reads", json=deleted)
+    ).status == 401
+    for what, wanted in (("find", ["c-1"]), ("erase", ["c-1"]), ("find", [])):
+        answer = await here.client("POST", f"/api/persons/{what}", json=deleted)
+        assert named(answer) == [("contact", key, []) for key in wanted]
+    for wrong, pointer in (
+        ({"deleted": {}}, "/deleted"),
+        ({"deleted": ["short"]}, "/deleted"),
+        ({"deleted": {"a": "today"}}, "/deleted"),
+        ({"deleted": {"a": 5}}, "/deleted"),
+        ({**deleted, "value": "x"}, "/value"),
+    ):
+        answer = await here.client("POST", "/api/persons/find", json=wrong)
+        assert (answer.status, answer.json["errors"][0]["source"]) == (400, pointer)
 
 
 async def test_only_what_the_client_sees_and_may_delete_is_found_and_erased(

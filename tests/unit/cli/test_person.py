@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.audit.events import MARKED, REPEATED
 from proxy.cli import main, remote
 
 ONE = {"schema": "contact", "record_key": "c-1", "fields": ["email"]}
@@ -55,6 +56,40 @@ def test_all_parts_are_one_file(
     assert instance.asked[0][1:] == ({"value": "ann@x.example"}, {"x-purpose": "asked"})
     assert "1 records of 4" in capsys.readouterr().out
     assert run(monkeypatch, instance, "export", str(target)) == 1
+
+
+LINES: list[dict[str, Any]] = [
+    {"records": ["aaaaaaaaaaaa"]},
+    {"records": ["bbbbbbbbbbbb", "aaaaaaaaaaaa"], "reason": REPEATED},
+    {"records": ["cccccccccccc"], "at": "2026-11-22T02:00:00.000Z"},  # not after the backup
+    {"records": ["dddddddddddd"], "event": "write"},
+    {"records": ["eeeeeeeeeeee"], "files": ["F"], "operation": "delete_attachment"},
+    {"records": ["ffffffffffff"], "operation": "migrate_record"},
+    {"records": ["gggggggggggg"], "reason": MARKED},
+    {"records": ["hhhhhhhhhhhh"], "reason": "nobody knows whether the application took it"},
+    {"count": 1},
+]
+
+
+def test_records_that_were_deleted_since_the_backup_are_taken_from_the_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = {"at": "2026-11-22T02:00:00.001Z", "event": "delete", "schema": "contact"}
+    lines = [
+        json.dumps({"n": n, **about, **one}, separators=(",", ":")) for n, one in enumerate(LINES)
+    ]
+    (log := tmp_path / "shipped.log").write_text("".join(f"node app: {one}\n" for one in lines))
+    instance = Instance([{**ONE, "erased": True}])
+    since = ["--since", "2026-11-22T03:00:00+01:00", "--lines", str(log)]
+    assert run(monkeypatch, instance, "erase-again", *since, "--yes", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["deleted"], told["unclear"], told["erased"]) == (2, 2, True)
+    path, content, _ = instance.asked[0]
+    assert path == "/api/persons/erase"
+    assert content == {"deleted": dict.fromkeys(["aaaaaaaaaaaa", "bbbbbbbbbbbb"], about["at"])}
+    log.write_text('"event":"delete"\n')
+    assert run(monkeypatch, instance, "erase-again", *since) == 1
+    assert "Line 1 of shipped.log is no line of an audit log." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
