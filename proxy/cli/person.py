@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from proxy.audit import log_lines, shipped_lines
 from proxy.audit.events import MARKED, REPEATED, EventKind
-from proxy.audit.verify import log_lines, shipped_lines
 from proxy.cli import command, remote
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
 from proxy.cli.options import running_arguments
@@ -84,8 +84,8 @@ def erase_again(arguments: Arguments) -> int:
     with contextlib.closing(remote.remote(arguments)) as instance:
         for start in range(0, len(names), _DELETED):
             content = {"deleted": dict(islice(names.items(), start, start + _DELETED))}
-            found, meta = _all(instance, "erase" if arguments.yes else "find", content, arguments)
-            records += found
+            part, meta = _all(instance, "erase" if arguments.yes else "find", content, arguments)
+            records += part
     left = [one for one in records if arguments.yes and not one["erased"]]
     text = [
         *map(_line, records),

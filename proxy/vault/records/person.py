@@ -192,7 +192,7 @@ def _earlier(
 def _holding(
     sought: PersonValues, region: str
 ) -> Callable[[Records, Sequence[Record]], PersonRecord | None]:
-    """What finds the values in the versions of a record, the live one first."""
+    """Return the search for these values in the versions of a record, the live one first."""
     compare = _comparison(sought.values, region)
     within = _within(sought.values) if sought.mentions else None
     return lambda records, versions: _holding_of(records, versions, compare, within)
