@@ -11,8 +11,19 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD
+from proxy.redactor.redact import query_spots
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Restore, Rule, RuleSet, Verb
+from proxy.redactor.rules import (
+    Endpoint,
+    IdSource,
+    Match,
+    Operation,
+    PassRule,
+    Restore,
+    Rule,
+    RuleSet,
+    Verb,
+)
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
 
 # Addresses in header fields: a browser tells every picture and script of a page which search led to
@@ -290,13 +301,19 @@ def _override(values: Iterable[bytes]) -> str:
 
 
 def is_untouched(operation: Operation, request: Request) -> bool:
-    """Whether nothing of a request could be swapped: a read of what is named by its path."""
-    return (
-        operation.verb is Verb.READ
-        and not request.body
-        and b"?" not in request.target
-        and not (operation.request.query or operation.request.search or operation.branches)
-    )
+    """Whether nothing of a request could be swapped: a read that searches by no parameter, and has
+    its ids in its path.
+    """
+    searches = operation.request.search or operation.branches
+    if operation.verb is not Verb.READ or request.body or searches:
+        return False
+    names, ident = operation.request.query, operation.id
+    if b"?" in request.target and ident is not None and ident.source is not IdSource.PATH:
+        return False
+    try:
+        return not (names and query_spots(request.target, names))
+    except VaultError:
+        return False  # the owner of the vault refuses it
 
 
 def has_one_answer(operation: Operation) -> bool:

@@ -70,8 +70,18 @@ async def test_beside_its_owner_a_plain_read_is_asked_for_once_with_its_answer(m
         assert asked == []
         assert await read.seen(200, stored) == {**ANN, "id": 1}
         assert [job.answer is not None for job in asked] == [True]
-        both = await one.send("GET /p")
-        assert await both.seen(200, [stored]) == [{**ANN, "id": 1}]
+        for target in ("/p", "/p?page=2", "/p?page=2&first=5"):
+            asked.clear()
+            both = await one.send(f"GET {target}")
+            assert asked == []  # it searches by nothing
+            assert await both.seen(200, [stored]) == [{**ANN, "id": 1}]
+            assert [job.answer is not None for job in asked] == [True]
+        asked.clear()
+        sought = await one.send("GET /p?page=2&email=ann@x.example")
+        assert [job.answer for job in asked] == [None]
+        assert await sought.seen(200, [stored]) == [{**ANN, "id": 1}]
+        with pytest.raises(VaultError, match="'#'"):  # before the application is asked
+            await one.send("GET /p?page=2#email=ann@x.example")
         nobody = await one.send("GET /p/2")  # is told of as well
         assert await nobody.seen(404, {"no": 2}) == {"no": 2}
         assert nobody.exchange.missed
