@@ -38,7 +38,12 @@ class Fronted:
         self.connections += 1
         here, there = socket.socketpair()
         loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: self.owner.connection(lambda _: True), sock=there)
+        try:
+            served = self.owner.connection
+            await loop.create_unix_connection(lambda: served(lambda _: True), sock=there)
+        except BaseException:  # a test that ends meanwhile
+            here.close()
+            raise
         await loop.create_unix_connection(make, sock=here)
 
     async def send(
@@ -89,6 +94,9 @@ async def fronted(
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
+        if (line := link.now()) is not None:
+            line.connection.abort()
+            await line.ended.wait()
         made.up = False
         await made.owner.drain(0)
         await asyncio.sleep(0.01)  # until sockets are closed
