@@ -40,6 +40,7 @@ _TAGGED: Final = 7  #: ETag
 _UNEXPECTED: Final = 8  #: If-None-Match
 _SINCE: Final = 9  #: If-Modified-Since
 _EXPIRING: Final = 10  #: Expires
+_SIGNED: Final = 11  #: of a request
 
 #: Fields with a hash of the body, which is another one now: standard ones (RFC 9530, RFC 1864), and
 #: those of stores (``x-amz-content-sha256``, ``x-goog-hash``). An application that has the hash of
@@ -48,6 +49,14 @@ _DIGEST: Final = re.compile(
     rb"(?:want-)?(?:repr-|content-)?digest|(?:x-.*)?content-(?:md5|hash|crc(?:32c?|64)|sha-?(?:1|[0-9]{3}))"
     rb"|x-(?:goog|body|payload)-hash|x-(?:amz-)?checksum(?:-.*)?"
 )
+#: Fields with a signature of the whole message, such as those of webhooks: who has its key, as the
+#: application has, could find values by trying.
+_SIGNATURE: Final = re.compile(
+    rb"signature(?:-input)?|.+-(?:signature|sig|hmac)(?:-(?:sha-?|v)?[0-9]+)?"
+)
+#: By the standard, and the drafts before it, a signature says of what it is (RFC 9421).
+_OF_ITS_OWN: Final = frozenset({b"signature", b"signature-input"})
+_OF_CHANGED: Final = re.compile(rb"digest|@query|@target-uri|request-target", re.IGNORECASE)
 _FRAMING: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"connection", b"te", b"upgrade", b"trailer"}
 )
@@ -93,9 +102,17 @@ HASH: Final = b"\0"
 
 #: Methods whose answer a caller may have already.
 READS: Final = frozenset({"GET", "HEAD"})
+_BODILESS: Final = READS | {"DELETE"}
 
 _of_request: Final = Spellings(
-    lambda name: _REQUEST.get(name, _DROPPED if _DIGEST.fullmatch(name) else _AS_IT_IS)
+    lambda name: _REQUEST.get(
+        name,
+        _DROPPED
+        if _DIGEST.fullmatch(name)
+        else _SIGNED
+        if _SIGNATURE.fullmatch(name)
+        else _AS_IT_IS,
+    )
 )
 _of_answer: Final = Spellings(
     lambda name: _ANSWER.get(
@@ -144,12 +161,22 @@ def request_head(request: Request, length: int | None, address: UpstreamAddress)
             lines.append(b"%b: %b\r\n" % (field[0], readable(field[1])))
         elif part == _UNEXPECTED and (not reads or field[1] == b"*"):
             lines.append(b"%b: %b\r\n" % (field[0], entity_tags.own_tag(field[1])))
-        elif part == _SINCE and not reads:
+        elif (part == _SINCE and not reads) or (
+            part == _SIGNED and _signature_holds(field[0].lower(), request, length)
+        ):
             lines.append(b"%b: %b\r\n" % field)
     if length is not None:
         lines.append(b"Content-Length: %d\r\n" % length)
     lines.append(b"\r\n" if hosted else b"Host: %b\r\n\r\n" % address.authority)
     return b"".join(lines)
+
+
+def _signature_holds(name: bytes, request: Request, length: int | None) -> bool:
+    """Whether a signature is of nothing that may have been changed."""
+    if not length and request.target.find(b"?") < 0 and request.method in _BODILESS:
+        return True
+    own = [value for key, value in request.headers if key.lower() in _OF_ITS_OWN]
+    return name in _OF_ITS_OWN and not any(map(_OF_CHANGED.search, own))
 
 
 @lru_cache(maxsize=256)  # callers are programs of few kinds; the bounds on heads bound each value

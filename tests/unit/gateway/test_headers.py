@@ -205,6 +205,40 @@ def test_a_hash_of_the_body_before_stays_with_no_message(name, goes):
     assert (line in head, line in lines) == (not goes, not goes)
 
 
+INPUT = b'Signature-Input: sig1=("@method" "content-digest");keyid="a"'
+WEBHOOKS = (
+    b"X-Hub-Signature-256: sha256=0a", b"Stripe-Signature: t=1,v1=0a", b"X-Signature: 0a",
+    b"X-Shopify-Hmac-Sha256: 0a", b"webhook-signature: v1,0a", b"X-Slack-Signature: v0=0a",
+    b"PayPal-Transmission-Sig: 0a", b"X_Signature_V2: 0a".replace(b"_", b"-"),
+)  # fmt: skip
+
+
+@table(
+    ("method", "target", "fields", "stays"),
+    [
+        *[("POST", b"/p", (field,), False) for field in WEBHOOKS],
+        *[("GET", b"/p", (field,), True) for field in WEBHOOKS],
+        ("GET", b"/p?email=token", WEBHOOKS[:1], False),
+        ("DELETE", b"/p/1", WEBHOOKS[:1], True),
+        ("POST", b"/p", (INPUT, b"Signature: sig1=:0a:"), False),
+        ("POST", b"/p", (b"Signature: sig1=:0a:", INPUT.replace(b"content-", b"X-")), False),
+        ("POST", b"/p", (b'Signature: headers="(request-target) date"',), False),
+        ("POST", b"/p", (b"Signature: sig1=:0a:", b'Signature-Input: sig1=("@method")'), True),
+        ("GET", b"/p?q", (b"Signature: a=:0a:", b'Signature-Input: a=("@path")'), True),
+        ("GET", b"/p?q", (b"Signature: a=:0a:", b'Signature-Input: a=("@query")'), False),
+        ("GET", b"/p", (INPUT, b"Signature: sig1=:0a:"), True),
+        ("POST", b"/p", (b"X-Signatures: 3", b"X-Design: a", b"X-Signature-Name: Bo"), True),
+    ],
+)
+def test_a_signature_of_what_was_changed_stays_with_no_request(method, target, fields, stays):
+    headers = tuple((name, value) for name, _, value in (one.partition(b": ") for one in fields))
+    length = 2 if method == "POST" else None
+    head = request_head(Request(method, target, headers, b"{}"), length, ADDRESS)
+    assert [one + b"\r\n" in head for one in fields] == [stays] * len(fields)
+    began = request_head(Request(method, target, headers, b""), None, ADDRESS)  # on the fast path
+    assert [one + b"\r\n" in began for one in fields] == [stays] * len(fields)
+
+
 def test_a_request_without_a_host_gets_that_of_the_address():
     request = Request("GET", b"/", ((b"A", b"1"),), b"")
     assert (
