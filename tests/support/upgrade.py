@@ -4,7 +4,8 @@ its place.
     make upgrade FROM=REVISION           (the same as ``python -m tests.support.upgrade REVISION``)
 
 On one machine the earlier version stops, or is killed, and this one starts in its folder. On a
-database of several instances one after the other is replaced while both versions serve. The callers
+database of several instances one after the other is replaced while both versions serve; whichever
+came first leads, which does the maintenance. The callers
 of ``soak`` know what each answer has to show; each record is read at the end. Each step prints one
 line of JSON; status 1 where an answer was wrong.
 """
@@ -25,6 +26,7 @@ from typing import Any
 
 import aiohttp
 
+from proxy.errors import VaultError
 from tests.support.instance import SERVE, Instance
 from tests.support.people import rules
 from tests.support.postgres import own_server
@@ -148,7 +150,9 @@ async def after_a_kill(folder: Path, code: Path) -> list[str]:
 
 
 async def beside(folder: Path, code: Path) -> list[str]:
-    """Two instances of the earlier version on one database; one after the other is replaced."""
+    """Two instances of the earlier version on one database; one after the other is replaced, and one
+    is put back for a while, so that either version does the maintenance for both.
+    """
     step = Step()
     with own_server() as server:
         store = server.address(replicas="true")
@@ -161,17 +165,38 @@ async def beside(folder: Path, code: Path) -> list[str]:
             both = [one.proxy for one in older]
             async with step.at_work("two of the earlier version", both):
                 await asyncio.sleep(STEP)
-            await older[0].stop()
-            await first.start()
-            async with step.at_work("one of each", [first.proxy, older[1].proxy]):
-                await asyncio.sleep(2 * STEP)
             await older[1].stop()
             await second.start()
+            async with step.at_work("one of each, that leads", [older[0].proxy, second.proxy]):
+                await asyncio.sleep(STEP)
+            await older[0].stop()
+            await first.start()
             async with step.at_work("two of this one", [first.proxy, second.proxy]):
                 await asyncio.sleep(STEP)
+            await second.stop()
+            if await goes_back(older[1]):
+                async with step.at_work("one of each, this leads", [first.proxy, older[1].proxy]):
+                    await asyncio.sleep(STEP)
+                await older[1].stop()
+            await second.start()
+            async with step.at_work("two of this one again", [first.proxy, second.proxy]):
+                await asyncio.sleep(STEP / 2)
             for one in (first, second):
                 await one.command("audit", "verify")
+            for one in (first, second):
+                await one.stop()
+            await first.command("store", "verify")
     return step.faults
+
+
+async def goes_back(before: Instance) -> bool:
+    """Start the earlier version again; whether it does, which it may refuse."""
+    try:
+        await before.start()
+    except VaultError as error:
+        print(json.dumps({"step": "going back is refused", "text": error.message[-600:]}))
+        return False
+    return True
 
 
 def main() -> int:
