@@ -4,7 +4,8 @@ import asyncio
 import math
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from proxy.errors import Code
@@ -119,6 +120,8 @@ class CircuitBreaker:
 _BUSY = "The application has no free connection: all {} are in use."
 _FULL = "Too many requests wait for the application already."
 _SLOW = "The application did not take the connection in time."
+#: Seconds in which the loop has looked once more whether a connection stands.
+_LOOK: Final = 0.05
 
 
 class Pool:
@@ -215,8 +218,9 @@ class Pool:
         loop = asyncio.get_running_loop()
         scheme, host, port, _ = self._address
         tls = self.tls if scheme == "https" else None
+        end = loop.time() + self._limits.connect
         try:
-            async with asyncio.timeout(self._limits.connect):
+            async with _until(end):
                 _, connection = await loop.create_connection(
                     lambda: UpstreamConnection(loop, self._limits, self),
                     host,
@@ -274,6 +278,25 @@ class Pool:
         self._closed = True
         for connection in list(self.idle):
             connection.retire()
+
+
+@asynccontextmanager
+async def _until(end: float) -> AsyncIterator[None]:
+    """Raise ``TimeoutError`` where the block is not over at that loop time. What the proxy itself
+    stood still is given back: the connection may stand, and nobody has looked.
+    """
+    loop = asyncio.get_running_loop()
+
+    def expire() -> None:
+        now = loop.time()
+        limit.reschedule(now + max(now - end, _LOOK))
+
+    async with asyncio.timeout(None) as limit:
+        timer = loop.call_at(end, expire)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 def _busy(text: str) -> UpstreamFault:

@@ -1,5 +1,6 @@
 import asyncio
 import socket
+import time
 
 import pytest
 
@@ -47,6 +48,17 @@ async def test_no_more_connections_than_allowed_and_the_others_wait_their_turn()
         assert [reply.whole for reply in replies] == [b"ok"] * 7
         assert len(server.wires) == 2
     upstream.close()
+
+
+async def test_a_connection_that_came_while_the_proxy_itself_stood_still_is_taken():
+    async with RawServer(says(OK)) as server:
+        address = UpstreamAddress("http", "127.0.0.1", server.port)
+        pool = Pool(address, CallLimits(connect=0.1))
+        # as soon as it has asked for the connection
+        asyncio.get_running_loop().call_soon(time.sleep, 0.5)
+        connection = await pool.fresh()
+        assert pool.open == {connection}
+        pool.close()
 
 
 async def test_waiting_for_a_place_is_bounded():
