@@ -158,7 +158,7 @@ def coverage_of_all(settings: Settings, own: CoverageReport | None = None) -> Co
 
     Raises as ``coverage_until_now``.
     """
-    files = _coverage_files(settings)
+    files = coverage_files(settings)
     if own is not None:
         files = [file for file in files if file != coverage_file(settings)]
     reports = [_read_coverage(file) for file in files]
@@ -167,11 +167,11 @@ def coverage_of_all(settings: Settings, own: CoverageReport | None = None) -> Co
 
 def coverage_written(settings: Settings) -> int | None:
     """When the coverage was last written, in milliseconds since the epoch; ``None``: never."""
-    files = _coverage_files(settings)
+    files = coverage_files(settings)
     return int(_written(files[-1]) * 1000) if files else None
 
 
-def _coverage_files(settings: Settings) -> list[Path]:
+def coverage_files(settings: Settings) -> list[Path]:
     """The coverage files of all workers, the newest last."""
     files = [settings.data / "coverage.json", *settings.data.glob("coverage-*.json")]
     return sorted((file for file in files if file.exists()), key=_written)

@@ -171,12 +171,14 @@ def rules_of_revision(named: str) -> Iterator[Path]:
 
 def learn_rules(arguments: Arguments) -> int:
     """Print or write a proposal of rules, and never where a running instance would load it."""
+    from proxy.bootstrap.rules import coverage_files
     from proxy.redactor.tools.proposal import propose_from
 
     settings = load_settings(arguments.config, os.environ)
     if arguments.out is not None:
         _refuse_active(arguments.out, settings.rules)
-    contents = [_content(source) for source in arguments.source]
+    met = arguments.source or coverage_files(settings) or [settings.data / "coverage.json"]
+    contents = [_content(source) for source in met]
     port = settings.listen.proxy.port
     own = {
         f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]", settings.listen.proxy.host)
@@ -272,8 +274,9 @@ _diff_arguments: Final = argument_list(
 )  # fmt: skip
 
 _learn_arguments: Final = argument_list(
-    argument("source", metavar="SOURCE", type=Path, nargs="+",
-        help="HAR files, an OpenAPI document, or coverage.json of an instance (of each worker)"),
+    argument("source", metavar="SOURCE", type=Path, nargs="*",
+        help="HAR files, an OpenAPI document, or coverage.json of an instance (of each worker; "
+            "default: those of the settings)"),
     argument("--out", metavar="FILE", type=Path,
         help="a new file for the proposal (default: print it)"),
     argument("--name", type=_endpoint_name,

@@ -182,3 +182,24 @@ def test_requests_that_tell_of_versions_of_a_record_are_hinted_at(folder, capsys
         assert json.loads(capsys.readouterr().out)["versions"] == signs
         main(["coverage"])
         assert ("versions: keep" in capsys.readouterr().out) is bool(signs)
+
+
+def test_learn_without_a_source_proposes_rules_for_what_the_instances_have_met(folder, capsys):
+    assert main(["rules", "learn"]) == 1
+    assert "data/coverage.json cannot be read (No such file" in capsys.readouterr().err
+    member = {"part": "response", "owner": [], "member": ["email"], "kind": "email", "count": 1}
+    for number in (1, 2):  # two workers
+        shape: dict[str, object] = {"endpoint": "crm", "method": "GET"}
+        shape |= {
+            "path": f"/people{number}/{{id}}",
+            "since": 0,
+            "count": number,
+            "kinds": ["email"],
+            "members": [member],
+        }
+        reported(folder, "none", unknown=[shape], ruled=[])
+        name = f"coverage-{number}.json"
+        (folder / "data" / "coverage.json").rename(folder / "data" / name)
+    assert main(["rules", "learn"]) == 0
+    proposal = capsys.readouterr().out
+    assert all(f"GET /people{number}/{{id}}" in proposal for number in (1, 2))
