@@ -136,6 +136,9 @@ class Replicas(Protocol):
         others have: each with row 0.
         """
 
+    async def settled(self) -> None:
+        """Wait until all commits that have begun anywhere are durable or undone."""
+
     def leads(self) -> bool:
         """Whether maintenance that one replica does for all is this one's."""
 

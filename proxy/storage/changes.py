@@ -208,7 +208,8 @@ class Reroot(NamedTuple):
 class Underway(NamedTuple):
     """Tell other replicas what this one works on; nothing where it has no others.
 
-    ``Conflict`` when one of ``begun`` is being worked on already.
+    ``Conflict`` when one of ``begun`` is being worked on already, or another replica tells of
+    deletes beyond those of ``heard``.
     """
 
     begun: tuple[int, ...] = ()  #: rows and staged changes that exchanges under way will settle
@@ -216,6 +217,8 @@ class Underway(NamedTuple):
     #: key, the row that got it (``None``: it was deleted), the salt of the row, when; kept while
     #: others are under way
     names: tuple[tuple[bytes, int | None, bytes, int], ...] = ()
+    #: keys, locks that tell of deletes of them and nobody had, and when others told of deletes
+    heard: tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[int, ...]] = ((), (), ())
 
 
 Change = (

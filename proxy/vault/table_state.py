@@ -158,25 +158,23 @@ class TableState:
     table: str = ""
     replicas: Replicas | None = None  #: the other replicas
     locks: RecordLocks = field(default_factory=RecordLocks)
-    #: what bodies of the table bind
-    columns: OpenColumns = field(default_factory=OpenColumns)
+    columns: OpenColumns = field(default_factory=OpenColumns)  #: what bodies of the table bind
     #: record and staging ids of exchanges under way here
     in_flight: set[int] = field(default_factory=set)
-    #: the same of all replicas, as ``look`` found it last
-    at_work: Container[int] = field(init=False)
-    #: Names of records that were deleted, unknown to the vault, while others were being made; and
-    #: when, as a sequence number.
+    at_work: Container[int] = field(init=False)  #: of all replicas, as ``look`` found it last
+    #: names of records deleted, unknown to the vault, while others were being made, and when
     gone: dict[bytes, int] = field(default_factory=dict)
     #: names given while others were under way, that may be the same: record, its salt, and when
     named: dict[bytes, tuple[int, bytes, int]] = field(default_factory=dict)
     #: schemas of entities whose records stand among those of the table's, with their tokens
     hosted: dict[str, Mapping[str, Tokenizer]] = field(default_factory=dict)
-    #: hashes of ids that were deleted lately, and when: answers that were asked for before are no
-    #: proof of records with these ids
+    #: hashes of ids deleted lately, and when: answers asked for before prove nothing of these
     ended: dict[bytes, int] = field(default_factory=dict)
     #: hashes of ids of which deletes are under way that the vault does not know, and how many
     ending: Counter[bytes] = field(default_factory=Counter)
     ending_elsewhere: AbstractSet[bytes] = frozenset()  #: the same of others, as ``hear`` found it
+    #: what it found, so that a commit sees what has come since (``changes.Underway``)
+    heard: tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[int, ...]] = (), (), ()
     #: versions that answers under way may still show
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them
@@ -184,8 +182,8 @@ class TableState:
     #: records of which an update may have been refused: searches of the vault look at earlier
     #: versions, too
     unsure: dict[int, None] = field(default_factory=dict)
-    #: records without an id that a page about one record has shown in full, by the hash of the id
-    #: that it was asked for by: other pages of that may show a part
+    #: records without an id that a page about one has shown in full, by the hash of the id that it
+    #: was asked for by: other pages of that may show a part
     displayed: dict[bytes, int] = field(default_factory=dict)
     #: whether deletes may be staged, so that a list of all records may decide about some
     deletes: bool = True
@@ -212,10 +210,12 @@ class TableState:
         deletes = dict(zip(self.locks.deletes(names), names, strict=True))
         rows = await self.replicas.overtaken(self.table, names, list(deletes))
         self.ending_elsewhere = {deletes[name] for name, rid, _, _ in rows if rid == 0}
-        for key, _, salt, at in rows:
-            if salt == ENDED:
-                self.end(key, max(self.ended.get(key, -1), Sequencer.issued_at(at)))
-        self.gone = {key: at for key, rid, salt, at in rows if rid is None and salt != ENDED}
+        ended = [(key, salt, at) for key, rid, salt, at in rows if rid is None]
+        for key, _, at in ended:  # both hashes of a delete have one instant
+            self.end(key, max(self.ended.get(key, -1), Sequencer.issued_at(at)))
+        self.gone = {key: at for key, salt, at in ended if salt != ENDED}
+        free = (name for name, key in deletes.items() if key not in self.ending_elsewhere)
+        self.heard = tuple(names), tuple(free), tuple(at for _, _, at in ended)
         self.named = {}
         for key, rid, salt, at in sorted(rows, key=itemgetter(3)):
             if rid and self.named.get(key, (0,))[0] <= rid:

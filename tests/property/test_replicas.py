@@ -6,11 +6,15 @@ import asyncio
 from random import Random
 from typing import Any
 
+import asyncpg
 import pytest
 
+from proxy.storage.changes import Bind
+from proxy.storage.postgres.link import GROUP_LOCK
 from tests.support.effort import rounds
 from tests.support.exchanges import Call, Desk
-from tests.support.replicas import TwoReplicas
+from tests.support.patience import PATIENCE
+from tests.support.replicas import TwoReplicas, link_of
 
 SHARE = rounds(100)
 #: Creates at once, ids that the application answers with, and addresses that people share.
@@ -131,4 +135,54 @@ async def test_a_create_at_one_knows_of_the_delete_of_its_id_at_the_other(known:
             await delete.exchange.failed(True)
         await _gone_everywhere(model.desks, 1)
     finally:
+        await model.end()
+
+
+@pytest.mark.parametrize(("known", "lost"), [(False, False), (True, False), (False, True)])
+async def test_a_name_is_not_given_where_a_whole_delete_came_between(
+    known: bool, lost: bool
+) -> None:
+    """It begins and ends at the other instance while this one is about to store the name: by the
+    answer to the create, or where that got lost (``lost``) by the next answer that shows the record.
+    """
+    model = TwoReplicas(7, False)
+    await model.begin()
+    try:
+        one, two = model.desks
+        if known:
+            first = await one.send("POST /p", {"code": "code 1", "name": "Name Number 1"})
+            await first.answer(201, {**first.json, "id": 1})
+        call = create = await one.send("POST /p", {"code": "code 2", "name": "Name Number 2"})
+        if lost:
+            await create.exchange.failed(True)
+            call = await one.send("GET /p/1")
+        gate = one.store.pause("commit", change=Bind)
+        naming = asyncio.create_task(call.answer(200 if lost else 201, {**create.json, "id": 1}))
+        await gate.reached()
+        await (await two.send("DELETE /p/1")).answer(204)
+        gate.open()
+        await naming
+        await _gone_everywhere(model.desks, 1)
+    finally:
+        await model.end()
+
+
+async def test_a_delete_of_an_unknown_id_waits_for_names_that_are_being_stored() -> None:
+    """They are found then; those that are stored later know of the delete."""
+    model = TwoReplicas(7, False)
+    await model.begin()
+    address = link_of(model.stores[0]).address
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND classid = $1"
+    storing = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    try:
+        shared = f"SELECT pg_advisory_lock_shared({GROUP_LOCK}, hashtext(current_schema()))"
+        await storing.execute(shared)
+        deleting = asyncio.create_task(model.desks[1].send("DELETE /p/1"))
+        async with asyncio.timeout(PATIENCE):
+            while not await storing.fetch(waiting, GROUP_LOCK):  # noqa: ASYNC110  # of a server
+                await asyncio.sleep(0.01)
+        assert not deleting.done()
+    finally:
+        await storing.close()
+        await (await deleting).answer(204)
         await model.end()

@@ -25,6 +25,7 @@ from proxy.vault.proxied import (
     ended_unknown,
     forget_staged,
     merge_duplicates,
+    stage_behind,
     staging,
     undecided,
 )
@@ -42,8 +43,7 @@ class Writing:
     def __init__(self, joined: BoundOperation, vault: Vault, timing: Timing) -> None:
         self._operation, self._timing = joined.plan.operation, timing
         self.collection, self.notices = joined.collection, joined.notices
-        self._vault = vault
-        self._view, self._cover = joined.view, joined.cover
+        self._vault, self._view, self._cover = vault, joined.view, joined.cover
         self.locks: tuple[bytes, ...] = ()
         self.writes: list[StagedWrite] = []
         #: how the application names the one record, where the request spelled it otherwise
@@ -72,16 +72,7 @@ class Writing:
             elif self._operation.verb is _UPDATE:
                 await self._stage_updates(items, ids)
             else:
-                ids = ids or [item.id for item in items if item.id is not None]
-                await self._lock(ids)
-                if self._vault.late:
-                    await self._vault.catch_up()
-                self.named = ids
-                self.writes = await staging.stage_deletes(
-                    self.collection, ids, self._operation.keep
-                )
-                unknown = {*ids}.difference([one.key for one in self.writes])
-                self._unknown = end_unknown(self.collection, unknown)
+                await self._stage_deletes(ids or [item.id for item in items if item.id is not None])
             if marks and self._operation.verb is not _CREATE:
                 self._refuse_changed(marks)
             self._timing.stage = perf_counter() - started
@@ -113,6 +104,16 @@ class Writing:
             if one.own or one.masked:
                 self._refuse_own_tokens()
                 break
+
+    async def _stage_deletes(self, ids: Sequence[str]) -> None:
+        await self._lock(ids)
+        if self._vault.late:
+            await self._vault.catch_up()
+        self.named, collection, keep = ids, self.collection, self._operation.keep
+        self.writes = await staging.stage_deletes(collection, ids, keep)
+        if unknown := list({*ids}.difference([one.key for one in self.writes])):
+            self._unknown = end_unknown(collection, unknown)
+            self.writes += await stage_behind(collection, unknown, keep)
 
     def tokens(self, index: int, item: BodyObject) -> list[Value | None]:
         """Return the token of each place of the ``index``-th object; ``None``: leave the place."""

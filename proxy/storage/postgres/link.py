@@ -56,7 +56,7 @@ _ALONE: Final = (
 )
 
 #: First half of the advisory locks' keys; the second is a hash of the schema.
-OWNER_LOCK, _GROUP_LOCK = 0x444D, 0x4443
+OWNER_LOCK, GROUP_LOCK = 0x444D, 0x4443
 
 
 async def connect(address: DatabaseAddress, *, durable: bool = True) -> asyncpg.Connection:
@@ -203,7 +203,7 @@ class DatabaseLink:
         """
         self._done += 1
         kind = "" if alone else "_shared"
-        lock = f"pg_advisory_xact_lock{kind}({_GROUP_LOCK}, hashtext(current_schema()))"
+        lock = f"pg_advisory_xact_lock{kind}({GROUP_LOCK}, hashtext(current_schema()))"
         mark = f"UPDATE writers SET done = {self._done} WHERE id = {self.writer_id}"  # noqa: S608 - it holds numbers only
         # after the lock of all writers: others hold that as long as they wait themselves
         limit = f"SET LOCAL lock_timeout = {round(wait * 1000)}"

@@ -7,17 +7,18 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import asyncpg
 
-from proxy.errors import VaultError
-from proxy.storage.notes import Agreement
+from proxy.errors import Code, VaultError
+from proxy.storage.notes import AgreedNote, Agreement, FollowedNote, NoteWrite, ResealedNote
 from proxy.storage.postgres.faults import is_link_fault, vault_error
-from proxy.storage.postgres.link import connect
+from proxy.storage.postgres.link import GROUP_LOCK, connect
 from proxy.storage.postgres.replicas import (
     ASYNC_COMMIT,
     DISAGREEING,
+    JOINING,
     LOCK_NAMES,
     MARGIN,
     NOTED,
@@ -50,10 +51,34 @@ _OVERTAKEN: Final = (
     " UNION ALL SELECT name, 0, ''::bytea, 0 FROM locks"
     " WHERE name = ANY($3::bytea[]) AND writer <> $4"
 )
+#: Deletes are told of for as long as the slowest answer that may show their records.
 _FORGET: Final = (
     "DELETE FROM overtaken AS o WHERE o.at < (extract(epoch FROM clock_timestamp())::bigint"
-    " * 1000 - 1577836800000 - 10000) << 21 AND o.at <"
+    " * 1000 - 1577836800000 - CASE WHEN o.rid IS NULL THEN 120000 ELSE 10000 END) << 21 AND o.at <"
     " coalesce((SELECT min(id) FROM flight AS f WHERE f.name = o.name), 9223372036854775807)"
+)
+#: Seconds for which no process starts while another one changes data that is read at the start.
+_SOLO: Final = 3
+_COMMITTED: Final = f"SELECT pg_advisory_xact_lock({GROUP_LOCK}, hashtext(current_schema()))"
+
+#: Kinds of notes that all replicas read again when one of them has written it, and those that each
+#: writes for itself. Others are read at the start.
+_FOLLOWED: Final = {
+    "approvals", "baits", "clients", "next keyset", "policies", "searchable", "signing",
+}  # fmt: skip
+#: Followed ones that are changed as ``FollowedNote`` or ``AgreedNote``, or while one runs alone.
+_GUARDED: Final = {"catalog", "environments", "keyset", "schemas"}
+FOLLOWED_NOTES: Final = frozenset(_FOLLOWED | _GUARDED)
+#: Positions of jobs that one carries out for all (``vault.job``); the others read them now and
+#: then.
+_JOB_NOTES: Final = {"filling", "hashes", "migration", "reseal"}
+LIVE_NOTES: Final = frozenset(_FOLLOWED | _JOB_NOTES | {"audit", "fronts", "networks", "sealings"})
+#: Others that are written while one runs alone, each a whole by itself: whoever starts reads the
+#: one before or the one after.
+_WHOLE_NOTES: Final = frozenset({"rehash", "rehash job"})
+_NOT_ALONE: Final = (
+    "Other instances run on this vault, and may still write to what is removed or changed here: "
+    "stop the others, change it, and start them again. Nothing was changed."
 )
 
 
@@ -112,6 +137,9 @@ class DatabaseReplicas:
     ) -> list[tuple[bytes, int | None, bytes, int]]:
         values = table, list(keys), list(locks), self._link.writer_id
         return [tuple(raw) for raw in await self._link.fetch(_OVERTAKEN, *values)]
+
+    async def settled(self) -> None:
+        await self._link.fetch(_COMMITTED)  # each transaction that writes has this lock, shared
 
     async def lock(self, names: Sequence[bytes], *, wait: bool = True) -> bool:
         if not names:
@@ -276,3 +304,39 @@ class DatabaseReplicas:
     async def ready(self) -> None:
         """Say that this process has started: the next one may."""
         await self._link.fetch("UPDATE writers SET solo = NULL WHERE id = $1", self._link.writer_id)
+
+
+def are_followed(writes: Sequence[NoteWrite]) -> bool:
+    """Whether other replicas read one of these notes again at once."""
+    kinds = {name.partition(":")[0].partition("/")[0] for name, _, _ in writes}
+    return not FOLLOWED_NOTES.isdisjoint(kinds)
+
+
+async def announce_notes(connection: Any, link: SharedLink, writes: Sequence[NoteWrite]) -> None:
+    """Before notes are written: refuse what only one that runs alone may change, and tell others
+    afterwards.
+
+    Raises ``VaultError(REPLICAS_RUNNING)``.
+    """
+    kinds = {
+        write.name.partition(":")[0].partition("/")[0]
+        for write in writes
+        if not isinstance(write, ResealedNote | AgreedNote | FollowedNote)
+    }
+    if agreed := [write for write in writes if isinstance(write, AgreedNote)]:
+        await connection.execute(JOINING)
+        for write in agreed:
+            if await connection.fetch(DISAGREEING, *write.agreement):
+                raise VaultError(Code.REPLICAS_RUNNING, _NOT_ALONE)
+    if changed := kinds - LIVE_NOTES - {"root"}:
+        await connection.execute(JOINING)
+        others = "SELECT count(*) FROM writers WHERE id <> $1"
+        if await connection.fetchval(others, link.writer_id):
+            raise VaultError(Code.REPLICAS_RUNNING, _NOT_ALONE)
+        if changed - _WHOLE_NOTES:
+            await connection.execute(
+                "UPDATE writers SET solo = greatest(solo, now() + make_interval(secs => $2))"
+                " WHERE id = $1",
+                link.writer_id, _SOLO,
+            )  # fmt: skip
+    await connection.execute(f"NOTIFY {NOTED}")

@@ -23,7 +23,7 @@ taken again with the next session that writes, before anything is written.
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -35,8 +35,7 @@ import asyncpg
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import SLOTS
-from proxy.storage.changes import Underway
-from proxy.storage.notes import AgreedNote, FollowedNote, NoteWrite, ResealedNote
+from proxy.storage.changes import Conflict, Underway
 from proxy.storage.postgres.address import DatabaseAddress
 from proxy.storage.postgres.link import FOLD, OWNER_LOCK, DatabaseLink
 
@@ -51,8 +50,6 @@ MARGIN: Final = 500
 #: Seconds after which a process that does not look at the others counts as gone as well: it hangs,
 #: and whatever it has locked with it.
 STALE: Final = 20
-#: Seconds for which no process starts while another one changes data that is read at the start.
-_SOLO: Final = 3
 #: Seconds for which no process starts while another one does.
 _STARTING: Final = 10
 
@@ -98,11 +95,17 @@ _LEAVE: Final = (
     "WITH gone AS (DELETE FROM writers WHERE id = $1), freed AS (DELETE FROM locks WHERE"
     " writer = $1) DELETE FROM flight WHERE writer = $1"
 )
-#: Names are announced while others are in flight, and forgotten with the last of them.
+#: Names are announced while others are in flight, and forgotten with the last of them; deletes
+#: always, for an answer under way may show their records. Tells whether others announce deletes of
+#: some keys that were not heard of.
 _TELL: Final = (
-    "INSERT INTO overtaken (name, key, rid, salt, at)"
-    " SELECT $1, n.* FROM unnest($2::bytea[], $3::bigint[], $4::bytea[], $5::bigint[]) AS n"
-    " WHERE EXISTS (SELECT 1 FROM flight WHERE name = $1 AND NOT id = ANY($6::bigint[]))"
+    "WITH told AS (INSERT INTO overtaken (name, key, rid, salt, at)"
+    " SELECT $1, n.* FROM unnest($2::bytea[], $3::bigint[], $4::bytea[], $5::bigint[])"
+    " AS n(key, rid, salt, at) WHERE n.rid IS NULL"
+    " OR EXISTS (SELECT 1 FROM flight WHERE name = $1 AND NOT id = ANY($6::bigint[])))"
+    " SELECT EXISTS (SELECT 1 FROM overtaken WHERE name = $1 AND key = ANY($7::bytea[])"
+    " AND rid IS NULL AND NOT at = ANY($9::bigint[]))"
+    " OR EXISTS (SELECT 1 FROM locks WHERE name = ANY($8::bytea[]) AND writer <> $10)"
 )
 ORPHANS: Final = "DELETE FROM locks WHERE writer NOT IN (SELECT id FROM writers)"
 _OLD_AGREEMENTS: Final = "DELETE FROM agreed WHERE writer NOT IN (SELECT id FROM writers)"
@@ -112,26 +115,6 @@ DISAGREEING: Final = (
     " WHERE a.writer = w.id AND a.job = $1 AND a.proposal IN ($2, 0)) ORDER BY w.slot"
 )
 NOTED: Final = "domicile_notes"
-
-#: Kinds of notes that all replicas read again when one of them has written it, and those that each
-#: writes for itself. Others are read at the start.
-_FOLLOWED: Final = {
-    "approvals", "baits", "clients", "next keyset", "policies", "searchable", "signing",
-}  # fmt: skip
-#: Followed ones that are changed as ``FollowedNote`` or ``AgreedNote``, or while one runs alone.
-_GUARDED: Final = {"catalog", "environments", "keyset", "schemas"}
-FOLLOWED_NOTES: Final = frozenset(_FOLLOWED | _GUARDED)
-#: Positions of jobs that one carries out for all (``vault.job``); the others read them now and
-#: then.
-_JOB_NOTES: Final = {"filling", "hashes", "migration", "reseal"}
-LIVE_NOTES: Final = frozenset(_FOLLOWED | _JOB_NOTES | {"audit", "fronts", "networks", "sealings"})
-#: Others that are written while one runs alone, each a whole by itself: whoever starts reads the
-#: one before or the one after.
-_WHOLE_NOTES: Final = frozenset({"rehash", "rehash job"})
-_NOT_ALONE: Final = (
-    "Other instances run on this vault, and may still write to what is removed or changed here: "
-    "stop the others, change it, and start them again. Nothing was changed."
-)
 
 
 class _Replica(NamedTuple):
@@ -342,59 +325,27 @@ async def refuse_other_time(connection: Any, clock: Callable[[], float] = time.t
 
 
 async def tell(connection: Any, writer: int, works: Iterable[tuple[str, Underway]]) -> None:
-    """Write down, in the caller's transaction, what this process works on.
+    """Write down, in the caller's transaction and as its last part, what this process works on.
 
-    Raises the driver's error where another one works on it.
+    Raises the driver's error where another one works on it, ``Conflict`` where one has deleted it:
+    either this sees that, or that one what was written before (``DatabaseReplicas.settled``).
     """
-    for table, (begun, ended, names) in works:
+    for table, work in works:
+        begun, ended, names, heard = work
         if begun:
             await connection.execute(
                 "INSERT INTO flight (id, name, writer) SELECT n, $2, $3 FROM"
                 " unnest($1::bigint[]) AS n ORDER BY n",
                 list(begun), table, writer,
             )  # fmt: skip
-        if names:
+        if names or heard[0]:
             own = [*begun, *ended, *(rid for _, rid, _, _ in names if rid is not None)]
-            columns = [list(column) for column in zip(*names, strict=True)]
-            await connection.execute(_TELL, table, *columns, own)
+            columns = [[one[at] for one in names] for at in range(4)]
+            values = [*columns, own, *map(list, heard), writer]
+            if await connection.fetchval(_TELL, table, *values):
+                raise Conflict(work)
         if ended:
             await connection.execute(
                 "DELETE FROM flight WHERE id = ANY($1::bigint[]) AND writer = $2",
                 list(ended), writer,
             )  # fmt: skip
-
-
-def are_followed(writes: Sequence[NoteWrite]) -> bool:
-    """Whether other replicas read one of these notes again at once."""
-    kinds = {name.partition(":")[0].partition("/")[0] for name, _, _ in writes}
-    return not FOLLOWED_NOTES.isdisjoint(kinds)
-
-
-async def announce_notes(connection: Any, link: SharedLink, writes: Sequence[NoteWrite]) -> None:
-    """Before notes are written: refuse what only one that runs alone may change, and tell others
-    afterwards.
-
-    Raises ``VaultError(REPLICAS_RUNNING)``.
-    """
-    kinds = {
-        write.name.partition(":")[0].partition("/")[0]
-        for write in writes
-        if not isinstance(write, ResealedNote | AgreedNote | FollowedNote)
-    }
-    if agreed := [write for write in writes if isinstance(write, AgreedNote)]:
-        await connection.execute(JOINING)
-        for write in agreed:
-            if await connection.fetch(DISAGREEING, *write.agreement):
-                raise VaultError(Code.REPLICAS_RUNNING, _NOT_ALONE)
-    if changed := kinds - LIVE_NOTES - {"root"}:
-        await connection.execute(JOINING)
-        others = "SELECT count(*) FROM writers WHERE id <> $1"
-        if await connection.fetchval(others, link.writer_id):
-            raise VaultError(Code.REPLICAS_RUNNING, _NOT_ALONE)
-        if changed - _WHOLE_NOTES:
-            await connection.execute(
-                "UPDATE writers SET solo = greatest(solo, now() + make_interval(secs => $2))"
-                " WHERE id = $1",
-                link.writer_id, _SOLO,
-            )  # fmt: skip
-    await connection.execute(f"NOTIFY {NOTED}")

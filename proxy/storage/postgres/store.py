@@ -25,8 +25,12 @@ from proxy.storage.postgres.link import (
     look,
     refuse_no_right,
 )
-from proxy.storage.postgres.replica_messages import DatabaseReplicas
-from proxy.storage.postgres.replicas import SharedLink, announce_notes, are_followed
+from proxy.storage.postgres.replica_messages import (
+    DatabaseReplicas,
+    announce_notes,
+    are_followed,
+)
+from proxy.storage.postgres.replicas import SharedLink
 from proxy.storage.postgres.select import aggregate_rows, select_page
 from proxy.storage.postgres.standby import Questions
 from proxy.storage.postgres.statements import DOOMED_OBJECTS, FORGET_DOOMED, TableSql

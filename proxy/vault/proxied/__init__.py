@@ -22,6 +22,7 @@ from proxy.vault.proxied.deletes import (
     promised,
     reconcile_absent,
     reconcile_gone,
+    stage_behind,
 )
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
@@ -87,6 +88,7 @@ __all__ = [
     "reveal_objects",
     "reveal_others",
     "settle_page",
+    "stage_behind",
     "stand_ins",
     "undecided",
     "unneeded",

@@ -330,7 +330,7 @@ def _announced(
     """The same for other replicas with work in flight."""
     at = collection.state.stamp(collection.context.sequence())
     names = [(key, one.rid, salts[one.rid], at) for one in binds for key in either((one.key,))]
-    return Underway(names=tuple(names))
+    return Underway(names=tuple(names), heard=collection.state.heard)
 
 
 def forget_staged(collection: Collection, writes: Sequence[StagedWrite]) -> None:

@@ -71,10 +71,22 @@ async def deleted_unknown(
     """
     overtake(collection, keys)
     await tell_overtaken(collection, keys)
-    if collection.state.in_flight:  # a name that was given before that may be just on its way
-        await collection.store.commit(collection.table, [Unstage(0, 0)])
-    if writes := await stage_deletes(collection, keys, keep):
+    others = collection.state.in_flight or collection.state.replicas is not None
+    stage = stage_behind if others else stage_deletes
+    if writes := await stage(collection, keys, keep):
         await doubt(collection, writes, answered=True)
+
+
+async def stage_behind(
+    collection: Collection, keys: Sequence[str], keep: int | None
+) -> list[StagedWrite]:
+    """Stage deletes of ids that the vault did not know, once these are announced: whoever gives
+    such a name from now on knows of them, and who was about to has done it behind these commits.
+    """
+    await collection.store.commit(collection.table, [Unstage(0, 0)])
+    if (replicas := collection.state.replicas) is not None:
+        await replicas.settled()
+    return await stage_deletes(collection, keys, keep)
 
 
 async def _mark(collection: Collection, item: StagedWrite, delete: tuple[int, int]) -> None:

@@ -22,6 +22,7 @@ from proxy.storage.changes import (
     Remove,
     Replace,
     StageRow,
+    Underway,
 )
 from proxy.storage.rows import SEEN_IN_PAGE, Staged, StagedKind
 from proxy.vault.body import (
@@ -58,10 +59,6 @@ _TRIES: Final = 8  #: how often names are given again where other records get th
 _Twins = dict[int, int]  #: records that lose their ids, each with the one that gets it
 
 
-async def _waiting(_: Sequence[bytes]) -> None:
-    """They wait already."""
-
-
 class Displacement(NamedTuple):
     """Joins records that lose their ids to the new ones of an exchange.
 
@@ -74,8 +71,8 @@ class Displacement(NamedTuple):
     #: values is live
     tokens_of: Callable[[int], Mapping[str, tuple[str, ...]]]
     own: Container[int] = ()  #: the records of the exchange
-    #: makes other writers of these records wait
-    hold: Callable[[Sequence[bytes]], Awaitable[None]] = _waiting
+    #: makes other writers of these records wait, where they do not yet
+    hold: Callable[[Sequence[bytes]], Awaitable[None]] | None = None
     under_way: bool = False  #: a change of the record with the id is, or may be
     attempts: Mapping[int, int] = {}  #: earlier ones to make a record that the answer does not show
 
@@ -84,8 +81,7 @@ class Displacement(NamedTuple):
     ) -> dict[tuple[int, int], list[Change]]:
         """The changes that join these; none where they stay apart."""
         joined = dict[tuple[int, int], list[Change]]()
-        rids = [rid for pair in twins.items() for rid in pair]
-        rows = await collection.store.rows(collection.table, rids)
+        rows = await collection.store.rows(collection.table, [*twins, *twins.values()])
         opened = await open_with_staged(collection, (), rows.values())
         await collection.state.look()
         for pair in twins.items():
@@ -177,6 +173,7 @@ async def bind_shown(
             changes = [*displaced, one, *joins]
         if state.replicas is not None:
             await state.hear([one.key])
+            changes = [*changes, Underway(heard=state.heard)]
         # with no gap after this
         if any(began < state.ended.get(key, -1) for key in either((one.key,))):
             return False
@@ -190,9 +187,9 @@ async def bind_shown(
             locks.release((one.key,))
     for pair in twins.items() if joins else ():
         collection.state.retired.join(*pair)
-    for event, count in (("reconciled", 1), ("displaced", len(twins))):
-        if count:
-            collection.observe(event, count)
+    collection.observe("reconciled", 1)
+    if twins:
+        collection.observe("displaced", len(twins))
     return not twins
 
 
@@ -204,11 +201,9 @@ class _Naming:
     ) -> None:
         self._collection, self._displacement = collection, displacement
         self._salts = {one.rid: salt for one, salt in binds.items()}
-        self.binds = list(binds)
-        self.open = self.binds  #: those that are still to be given
+        self.open = self.binds = list(binds)  #: those that are still to be given, and all
         self.overtaken = 0
-        #: how often nobody stood in their way, and they could not be given
-        self.stuck = 0
+        self.stuck = 0  #: how often they could not be given, and nobody had them
         self.displaced: list[Change] = []
         self.twins: _Twins = {}
         self._joined: dict[tuple[int, int], list[Change]] = {}
@@ -220,20 +215,22 @@ class _Naming:
         self.twins |= self._displaced_by()
         if displacement is not None and not self.twins.items() <= self._joined.keys():
             self._take_back()
-            await displacement.hold([one.key for one in self.open])
+            if displacement.hold is not None:
+                await displacement.hold([one.key for one in self.open])
             await self._displace(changes)
             self._joined = await displacement.changes(collection, self.twins)
             return False
         joins = [one for pair in self.twins.items() for one in self._joined.get(pair, ())]
         try:  # with no gap after the decision
             await collection.store.commit(collection.table, [*self.displaced, *changes, *joins])
-        except Conflict:
+        except Conflict as conflict:
             self._take_back()
             before, self._joined = len(self.open), {}
             self.open = await still_open(collection, self.open)
             left = set(self.open)
             await self._displace([one for one in changes if one in left])
-            self.stuck += not self.displaced and len(self.open) == before
+            if type(conflict.change) is not Underway:  # of a delete at another replica
+                self.stuck += not self.displaced and len(self.open) == before
             return False
         for pair in self.twins.items() if joins else ():
             collection.state.retired.join(*pair)
@@ -276,9 +273,12 @@ def joining(
         for _, one in versions
     ):
         return []
+    # a newer one that lacks a field was sent without it
+    later = fresh or before.row.rid < home.row.rid
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     for _, old in reversed(versions):  # the live one, then the latest that the answer shows
-        for name in _of_before(tokens_shown, new, old.values) - taken.keys():
+        own = new if later else {name: of for name, of in new.items() if name in old.values}
+        for name in _of_before(tokens_shown, own, old.values) - taken.keys():
             texts = tokens_shown.get(name, ())
             taken[name] = adopted_values(texts, new.get(name, ()), old.values[name])
     hashes = {

@@ -281,7 +281,7 @@ async def test_work_that_came_to_nothing_is_taken_back(pair: Pair) -> None:
 async def test_names_are_told_while_others_are_under_way_and_then_forgotten(pair: Pair) -> None:
     one, two = pair
     now = (int(time.time() * 1000) - 1_577_836_800_000) << 21
-    await one.commit(TABLE, [Underway(names=((A, None, b"", now),))])
+    await one.commit(TABLE, [Underway(names=((A, 3, b"", now),))])
     assert await replicas_of(two).overtaken(TABLE, [A]) == []  # nobody is under way
     replicas_of(two).works(TABLE, {7})
     await two.commit(TABLE, [Insert(row(7)), Underway(begun=(7,))])

@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from proxy.vault.proxied.staging import (
     stage_deletes,
     stage_updates,
 )
+from tests.support.exchanges import desk
 from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person, token
 
@@ -181,3 +183,26 @@ async def test_what_changes_under_a_mark_is_marked_as_it_is_then(
     assert await end(bench) == (bench.clock() + DAY, bench.clock())
     await deleted(bench.people, [StagedWrite(4711, None, {}, None, sid=1, key="gone", keep=DAY)])
     assert await bench.store.count(bench.people.table) == (1, 0, 0)
+
+
+@table("answered", [True, False])
+async def test_a_record_that_gets_its_id_while_a_delete_looks_for_it_goes_with_that(
+    answered: bool,
+) -> None:
+    """The delete had found nothing, and the answer that gave the id knew of no delete."""
+    clerk = await desk()
+    create = await clerk.send("POST /p", {"name": "Zorbina Quibblethwaite"})
+    await create.exchange.failed(True)
+    read = await clerk.send("GET /p/1")
+    gate = clerk.store.pause("by_keys", late=True)
+    deleting = asyncio.create_task(clerk.send("DELETE /p/1"))
+    await gate.reached()
+    assert (await read.seen(200, {**create.json, "id": 1}))["name"] == "Zorbina Quibblethwaite"
+    gate.open()
+    delete = await deleting
+    if answered:
+        await delete.answer(204)
+    else:  # its process ends
+        clerk = await desk(before=clerk)
+        await (await clerk.send("GET /p/1")).answer(404, {"error": "not found"})
+    assert await clerk.counts() == (0, 0, 0)

@@ -23,6 +23,7 @@ from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person, token
 
 WEEK = 7 * 86_400_000
+PIN = "pin: {kind: text, token: {shape: fixed, value: hidden}}"
 ANN = {"name": "Ann", "email": "ann@example.com", "phone": "+46 70 123 45 67", "born": "1931-02-27"}
 
 
@@ -442,3 +443,24 @@ async def test_a_create_that_is_sent_again_under_one_key_keeps_what_the_first_on
     assert (shown == {"id": 1, **ANN}) is (by == "the same key")
     await (await one.send("DELETE /p/1")).answer(204)
     assert await one.counts() == (0, 0, 0)
+
+
+@table("doubtful", [False, True])
+async def test_a_value_that_no_token_tells_is_of_the_create_that_was_taken_for_a_change(doubtful):
+    """Its answer got lost, and it has two of the three fields. An earlier change of the record is in
+    doubt, or not: the value of before was shown beside the new name.
+    """
+    fields = ("name: {kind: name}", "phone: {kind: phone, token: {shape: numeric}}", PIN)
+    one = await desk_of(rule_text(USUAL[0], *USUAL[2:], fields=fields))
+    ann = {"name": "Ann", "phone": "+46 70 123 45 67", "pin": "1111", "id": 1}
+    create = await one.send("POST /p", ann)
+    await create.answer(201, {**create.json, "id": 1})
+    if doubtful:
+        update = await one.send("PATCH /p/1", {**ann, "name": "Bo", "pin": "2222"})
+        await update.exchange.failed(True)
+    lost = await one.send("POST /p", {"name": "Cy", "pin": "3333"})
+    await lost.exchange.failed(True)
+    for _ in range(3):
+        shown = await one.shown({**create.json, **lost.json, "id": 1})
+        assert shown == {**ann, "name": "Cy", "pin": "3333"}
+        one.clock.advance(RECONCILE_GRACE + 1)
