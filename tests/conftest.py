@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import AsyncExitStack
 from itertools import accumulate, groupby
@@ -39,7 +40,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # The folders of tests are in memory where there is room: a process that is killed loses nothing that
 # the kernel has, and waiting for a disk tests the disk.
 if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 4 << 30:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
+    for name in ("PYTEST_DEBUG_TEMPROOT", "TMPDIR"):
+        os.environ.setdefault(name, "/dev/shm")
+    tempfile.tempdir = None  # looked up anew
 
 # The same examples in every run, so that a change is judged by what it changed and not by the draw;
 # ``make explore`` looks for new ones. No example is a fault because the machine was slow, neither to
