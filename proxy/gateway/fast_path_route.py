@@ -14,7 +14,7 @@ from proxy.net.http1.head import RequestHead
 from proxy.net.reply import UpstreamAddress
 from proxy.net.response import RequestContext
 from proxy.redactor.content_coding import field
-from proxy.redactor.message import Request
+from proxy.redactor.message import BEFORE_PARAMETERS, Request
 from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import View
 
@@ -67,7 +67,7 @@ def fast_path_route(
     """Route of the requests of this head; ``None``: their exchange is not ordinary."""
     head = incoming.head
     target = head.target
-    if head.method == "HEAD" or target.find(b"?") >= 0:
+    if head.method == "HEAD" or BEFORE_PARAMETERS.search(target) is not None:
         return None
     key = id(match.operation), head.method
     same: _SameFields | None = head.common.get(key)

@@ -100,6 +100,10 @@ class Spellings(dict[bytes, int]):
 # What kind of body a message says it carries: ``Content-Type`` by RFC 9110, section 8.3.
 
 
+#: What parameters of an address may stand behind: in its path ``;``, escaped once or twice.
+BEFORE_PARAMETERS: Final = re.compile(rb"[?;]|%(?:25)?3[Bb]")
+
+
 class Media(enum.Enum):
     """Kinds of bodies."""
 

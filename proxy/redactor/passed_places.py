@@ -7,13 +7,14 @@ Pure functions on bytes; made when rules load.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Path
 from proxy.redactor import form
 from proxy.redactor.bodies.uploads import upload_spans
 from proxy.redactor.json.nested import pieces
-from proxy.redactor.message import Media, Request, classify
+from proxy.redactor.message import BEFORE_PARAMETERS, Media, Request, classify
 from proxy.redactor.plan import OperationPlan
 from proxy.redactor.redact import MOST_QUERY, query_span
 from proxy.redactor.rules import BodyPlace, IdSource, Operation, Verb
@@ -89,6 +90,15 @@ def cut_out(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
     return b'"'.join(rest)
 
 
+def _parameters(target: bytes) -> bytes:
+    """Those of the path and of the query, parted by ``&``: some applications put both together."""
+    start, end = query_span(target)
+    query = target[start:end].replace(b";", b"&")  # some applications part them so
+    path = unquote_to_bytes(unquote_to_bytes(target.partition(b"?")[0]))
+    in_path = [one for part in path.split(b"/") for one in part.split(b";")[1:]]
+    return b"&".join([*in_path, query])
+
+
 class WriteAddress:
     """Looks for parameters of a write that are called like members of its body.
 
@@ -113,11 +123,9 @@ class WriteAddress:
 
     def check(self, target: bytes) -> None:
         """Raise ``VaultError`` (VALUE_ELSEWHERE) for such a parameter, unless only reporting."""
-        if not self._ways or b"?" not in target:
+        if not self._ways or BEFORE_PARAMETERS.search(target) is None:
             return
-        start, end = query_span(target)
-        query = target[start:end].replace(b";", b"&")  # some applications part them so
-        for member in form.form_members(query, MOST_QUERY):
+        for member in form.form_members(_parameters(target), MOST_QUERY):
             if member.end == member.start or _is_named(self._others, member.name):
                 continue
             if (way := self._way(member.name)) is not None:

@@ -60,6 +60,7 @@ def test_the_head_for_the_application_lacks_its_length_alone() -> None:
     ("method", "target", "field"),
     [
         ("GET", "/p/1?x=1", b"X: y"),
+        ("POST", "/p;name=x", b"X: y"),
         ("HEAD", "/p/1", b"X: y"),
         ("GET", "/p/1", b"Connection: close"),
         ("PUT", "/p/1", b"Expect: 100-continue"),

@@ -274,6 +274,19 @@ async def test_a_parameter_of_a_write_that_is_called_like_a_member_of_its_body_i
 
 
 @table(
+    "target",
+    ["/p;name=Zorbina", "/p;a=1;Name=Zorbina?b=2", "/p%3Bname=Zorbina", "/p%253bname%253dZorbina"],
+)
+async def test_so_is_one_within_the_path_of_a_write(target):
+    one = await desk(FORMS)
+    with pytest.raises(VaultError) as caught:
+        await one.send(f"POST {target}", b"name=Bo", FORM)
+    assert caught.value.code is Code.VALUE_ELSEWHERE
+    assert one.idle
+    assert (await one.send("POST /p;v=1;name", b"name=Bo", FORM)).sent.target == b"/p;v=1;name"
+
+
+@table(
     "query", ["id=17&page=2", "name=", "name", "next=/p&sort=name", "surname=x", "order[name]=asc", ""]
 )  # fmt: skip
 async def test_other_parameters_of_a_write_pass(query):
