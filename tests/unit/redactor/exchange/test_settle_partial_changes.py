@@ -3,6 +3,7 @@
 from random import Random
 from typing import Any
 
+from proxy.audit.events import MARKED
 from proxy.vault.expiry import reap
 from tests.support.exchanges import FORM, HTML, USUAL, Call, Desk, desk
 from tests.support.table import table
@@ -49,7 +50,7 @@ async def test_a_delete_of_several_removes_those_that_its_answer_names(keep, don
     call = await one.send("POST /remove", {"ids": [1, 2, 3, 9]})
     await call.answer(200, {"done": done})
     assert one.idle
-    assert reasons(one, "delete") == [(1, DOUBT), (2, "")]
+    assert reasons(one, "delete") == [(1, DOUBT), (2, MARKED if keep else "")]
     assert await seen(one, {2: stored[2]}) == {2: person(2)}
     one.clock.advance(31 * 86_400_000)
     await one.vault.maintain()
@@ -62,7 +63,7 @@ async def test_a_success_means_all_where_the_rule_says_so(keep):
     one, stored = await office(f"{REMOVE}{keep}, response: {{complete: true}}")
     await (await one.send("POST /remove", {"ids": [1, 2]})).answer(200, {"ok": True})
     assert one.idle
-    assert reasons(one, "delete") == [(2, "")]
+    assert reasons(one, "delete") == [(2, MARKED if keep else "")]
     one.clock.advance(31 * 86_400_000)
     await one.vault.maintain()
     assert await one.counts() == (1, 0, 0)
