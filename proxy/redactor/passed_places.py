@@ -91,7 +91,7 @@ def cut_out(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _parameters(target: bytes) -> bytes:
-    """Those of the path and of the query, parted by ``&``: some applications put both together."""
+    """The parameters of path and query, parted by ``&``: some applications put both together."""
     start, end = query_span(target)
     query = target[start:end].replace(b";", b"&")  # some applications part them so
     path = unquote_to_bytes(unquote_to_bytes(target.partition(b"?")[0]))
