@@ -9,13 +9,13 @@ Face: what stands here, ``events`` and ``services``.
 """
 
 from proxy.audit.chain import LogFindings, LogKey, parse_line, recall
-from proxy.audit.files import log_end, log_segments
+from proxy.audit.files import last_instant, log_end, log_segments
 from proxy.audit.log import AuditLog, AuditOptions, check_folder, open_log
 from proxy.audit.signatures import Signatures, key_id
 from proxy.audit.verify import Auditor, LineFilter, LogReader, log_lines, shipped_lines, verify_log
 
 __all__ = [
     "AuditLog", "AuditOptions", "Auditor", "LineFilter", "LogFindings", "LogKey", "LogReader",
-    "Signatures", "check_folder", "key_id", "log_end", "log_lines", "log_segments",
-    "open_log", "parse_line", "recall", "shipped_lines", "verify_log",
+    "Signatures", "check_folder", "key_id", "last_instant", "log_end", "log_lines",
+    "log_segments", "open_log", "parse_line", "recall", "shipped_lines", "verify_log",
 ]  # fmt: skip

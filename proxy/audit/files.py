@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -74,6 +75,16 @@ def log_end(path: Path) -> End:
     torn = len(tail) - whole
     last = tail[:whole]
     return End(last[last.rfind(b"\n", 0, max(0, whole - 1)) + 1 :], size - torn, torn)
+
+
+def last_instant(folder: Path) -> int:
+    """The instant of the last line of a log, in milliseconds; 0 where there is none to read."""
+    with suppress(OSError, ValueError, IndexError):
+        for path in reversed(log_segments(folder)):
+            if last := log_end(path).last:
+                at = last.split(b'"at":"', 1)[1].split(b'"', 1)[0].decode()
+                return round(datetime.fromisoformat(at).timestamp() * 1000)
+    return 0
 
 
 def expired_segments(folder: Path, instant: int) -> tuple[list[Path], Link | None]:

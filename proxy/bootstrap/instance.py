@@ -20,6 +20,7 @@ from typing import NamedTuple
 from proxy.admin.app import Console, Watchers, admin_app, metrics_app
 from proxy.api.app import vault_app
 from proxy.api.connection import LOCAL
+from proxy.audit import last_instant
 from proxy.auth.authorization_server import AuthorizationServer
 from proxy.bootstrap.api import (
     SharedServices,
@@ -56,9 +57,8 @@ from proxy.bootstrap.open_vault import (
     open_with_key,
     unobserved,
     vault_options,
-    watch_store,
 )
-from proxy.bootstrap.replicas import Team, announce_start, follow
+from proxy.bootstrap.replicas import ClockWatch, Team, announce_start, follow, watch_store
 from proxy.bootstrap.rules import (
     Overrides,
     RuleHistory,
@@ -231,7 +231,7 @@ async def _started(
 
 async def _open(
     stack: AsyncExitStack, settings: Settings, overrides: Overrides | None, clock: Clock
-) -> tuple["_Base", Listeners, Running, Coverage, tuple[Reload, Reload], Sequence[Reload]]:
+) -> tuple["_Base", Listeners, Running, Coverage, tuple[Reload, ClockWatch], Sequence[Reload]]:
     """Return an instance that has all but its listeners."""
     metrics, settings = Metrics(), replace(settings, country=country_of(settings))
     files = RuleFiles(settings.rules)
@@ -281,8 +281,9 @@ async def _open(
         console=open_console(settings, lambda: in_force.runtime.rules, coverage, reloader.state),
         taken_over=base.taken_over,
     )
-    watched = Reload(metrics, "notes"), Reload(metrics, "clock")
-    states = (reloader.state, *watched, *governed.states, *ins.states(), applications.state)
+    notes, time_of = Reload(metrics, "notes"), Reload(metrics, "clock")
+    watched = notes, ClockWatch(time_of, clock, last_instant(settings.chain_folder))
+    states = (reloader.state, notes, time_of, *governed.states, *ins.states(), applications.state)
     return base, ins, started, coverage, watched, (*states, *guard.states())
 
 

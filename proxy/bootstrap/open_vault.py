@@ -15,10 +15,9 @@ from proxy.model.record import DEFAULT
 from proxy.objectstore import open_objects
 from proxy.objectstore.base import ObjectStore
 from proxy.storage import engine_of, open_store
-from proxy.storage.base import Hooks, OpenStore, Replicas, Store
+from proxy.storage.base import Hooks, OpenStore, Store
 from proxy.storage.transfer import INCOMING, MOVED
 from proxy.telemetry import logs
-from proxy.telemetry.reloads import Reload
 from proxy.vault.attachments import Contents, check_pair
 from proxy.vault.environments import (
     Environments,
@@ -39,12 +38,6 @@ _FILES_LEFT: Final = 10.0
 _COUNTRY: Final = "country"
 #: Default of the setting before a vault knew its country.
 _EARLIER: Final = "se"
-
-#: What ``/readyz`` says; the log names the notes.
-NOTES_CHANGED: Final = (
-    "Notes of the store were changed, rolled back, added or removed by another program; the "
-    "previous ones stay active."
-)
 
 _NO_COUNTRY: Final = Detail(
     "country",
@@ -248,48 +241,6 @@ async def open_environments(
     await book.load()
     others = [environment.id for environment in book.listed() if environment.id != DEFAULT]
     return book, {DEFAULT: root, **{ident: await book.keyset(ident) for ident in others}}
-
-
-async def watch_store(store: Store, notes: Reload, clock: Reload, interval: float) -> None:
-    """Compare every note with the root, and the clock with the database's, for ever.
-
-    A fault is said and changes nothing: the loaded notes stay active, and an instance whose clock
-    drifts goes on, for the clock of the database may be the one that is wrong for all.
-    """
-    while True:
-        await _compare_notes(store, notes)
-        if store.replicas is not None:
-            await _compare_clocks(store.replicas, clock)
-        await asyncio.sleep(interval)
-
-
-async def _compare_notes(store: Store, state: Reload) -> None:
-    try:
-        faults = await store.check_notes()
-    except VaultError as error:
-        _log.error(
-            "the notes of the store could not be compared with their root; it will be retried",
-            code=error.code,
-            text=error.message,
-        )
-        return
-    if faults:
-        state.failed(VaultError(Code.CANNOT_OPEN, NOTES_CHANGED))
-    else:
-        state.succeeded()
-
-
-async def _compare_clocks(replicas: Replicas, state: Reload) -> None:
-    try:
-        await replicas.same_time()
-    except VaultError as error:
-        if error.code is not Code.BAD_SETTINGS:
-            return  # the database is away, which others report
-        if await state.check() is None:
-            _log.warning("the clock differs from the database's", text=error.message)
-        state.failed(error)
-    else:
-        state.succeeded()
 
 
 # Where the contents of attachments are kept: the object store of the settings, joined to a vault.

@@ -1,7 +1,8 @@
 """Replicas that share a vault (``replicas=true``): reload what another one has changed.
 
 Workers of one service (``serve --workers``) also answer together, whichever of them is asked:
-metrics, readiness, and reloads.
+metrics, readiness, and reloads. What an instance trusts without having made it, the notes of its
+store and the clock of its machine, is compared now and then.
 """
 
 import asyncio
@@ -16,11 +17,13 @@ import msgspec
 from proxy.admin.app import ReadinessCheck
 from proxy.api.context import Services
 from proxy.auth.authorization_server import AuthorizationServer
+from proxy.clock import Clock
 from proxy.config import Worker
-from proxy.errors import VaultError
+from proxy.errors import Code, VaultError
 from proxy.net.sockets import local_socket
 from proxy.storage.base import Replicas, Store
 from proxy.telemetry import logs
+from proxy.telemetry.reloads import Reload
 
 _log = logs.logger("bootstrap")
 
@@ -28,6 +31,13 @@ _log = logs.logger("bootstrap")
 Reader = Callable[[str, str], Awaitable[None]]
 #: Seconds until a failed reload of another replica's change is repeated.
 _RETRY: Final = 0.2
+#: What ``/readyz`` says; the log names the notes.
+_NOTES_CHANGED: Final = (
+    "Notes of the store were changed, rolled back, added or removed by another program; the "
+    "previous ones stay active."
+)
+#: Milliseconds by which a clock may be behind without a word: those that NTP takes off at once.
+_SET_BACK: Final = 1000
 
 
 class Followed(Protocol):
@@ -293,3 +303,76 @@ def _with_worker(number: int, sample: re.Match[bytes]) -> bytes:
     name, brace = sample.groups()
     label = b'{worker="%d"' % number
     return name + label + (b"," if brace else b"}")
+
+
+# ---------------------------------------------------------------------- the store, and the clock
+
+
+class ClockWatch:
+    """Compares the clock of this machine with the database's, and with the instants of before.
+
+    ``latest``: the newest instant that is written down, of the last line of the audit log. A fault
+    is said and changes nothing: of two clocks the other one may be wrong.
+    """
+
+    def __init__(self, state: Reload, now: Clock, latest: int) -> None:
+        self._state = state
+        self._now = now
+        self._latest = latest
+
+    async def look(self, replicas: Replicas | None) -> None:
+        """Compare once, and say what differs the first time."""
+        error = None if replicas is None else await _other_time(replicas)
+        if error is not None and error.code is not Code.BAD_SETTINGS:
+            return  # the database is away, which others report
+        now = self._now()
+        self._latest = max(self._latest, now)
+        told = "the clock differs from the database's"
+        if error is None and (behind := self._latest - now) > _SET_BACK:
+            told = "the clock of this machine was set back"
+            error = VaultError(
+                Code.BAD_SETTINGS,
+                f"The clock of this machine is {behind / 1000:.0f} s behind what it was: records "
+                "and access tokens end so much later. Set it, and keep it by NTP.",
+            )
+        if error is None:
+            self._state.succeeded()
+            return
+        if await self._state.check() is None:
+            _log.warning(told, text=error.message)
+        self._state.failed(error)
+
+
+async def _other_time(replicas: Replicas) -> VaultError | None:
+    try:
+        await replicas.same_time()
+    except VaultError as error:
+        return error
+    return None
+
+
+async def watch_store(store: Store, notes: Reload, clock: ClockWatch, interval: float) -> None:
+    """Compare every note with the root, and the clock, for ever.
+
+    A fault is said and changes nothing: the loaded notes stay active.
+    """
+    while True:
+        await _compare_notes(store, notes)
+        await clock.look(store.replicas)
+        await asyncio.sleep(interval)
+
+
+async def _compare_notes(store: Store, state: Reload) -> None:
+    try:
+        faults = await store.check_notes()
+    except VaultError as error:
+        _log.error(
+            "the notes of the store could not be compared with their root; it will be retried",
+            code=error.code,
+            text=error.message,
+        )
+        return
+    if faults:
+        state.failed(VaultError(Code.CANNOT_OPEN, _NOTES_CHANGED))
+    else:
+        state.succeeded()

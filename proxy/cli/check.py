@@ -63,13 +63,18 @@ def _store(settings: Settings) -> str:
 
 
 def _audit(settings: Settings) -> str:
-    from proxy.audit import check_folder
+    from proxy.audit import check_folder, last_instant
+    from proxy.clock import system_clock
 
     if settings.remote.vault is not None:
         return f"that of {settings.remote.vault}"
     folder = settings.audit.folder
     check_folder(folder)
-    return str(folder) if folder.exists() else f"{folder}, made at the first start"
+    if not folder.exists():
+        return f"{folder}, made at the first start"
+    behind = (last_instant(settings.chain_folder) - system_clock()) // 1000
+    clock = f", the clock of this machine is {behind} s behind its last line" if behind > 0 else ""
+    return f"{folder}{clock}"
 
 
 def _schemas(settings: Settings) -> str:

@@ -97,7 +97,7 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_rules_reload_failures_total": MetricSpec("counter", (), "Failed loads of the rules; the previous rules stayed active."),
     "domicile_reload_failed": MetricSpec("gauge", ("what",),
         "1 while the version on disk cannot be used and an older one is active: rules, policies, schemas, certificates (towards callers), "
-        "upstream_certificates, remote_certificates, countries, notes (of the store), keys (the key file is lost, damaged or of another vault: the next start would fail), clock (of this machine, beside other instances: 1 while it differs from the database's)."),
+        "upstream_certificates, remote_certificates, countries, notes (of the store), keys (the key file is lost, damaged or of another vault: the next start would fail), clock (of this machine: 1 while it is behind the last line of the audit log, or behind what it was; beside other instances, while it differs from the database's)."),
     "domicile_operation_fired_timestamp_seconds": MetricSpec("gauge", ("endpoint", "operation"),
         "When a request last matched the operation; 0: never since the start. A rule that never matches protects nothing."),
     "domicile_vault_commit_seconds": MetricSpec("histogram", (), "Time from passing a change to the vault until it is durable.", _COMMIT_BOUNDS),

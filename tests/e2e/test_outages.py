@@ -435,3 +435,21 @@ async def test_sighup_loads_the_rules_again_and_keeps_the_old_ones_where_they_ar
                     break
             await asyncio.sleep(0.02)
     await crowd.judge()
+
+
+# ---------------------------------------------------------------------- the clock
+
+
+async def test_a_start_with_a_clock_that_was_set_back_says_so_and_serves(crowd: Crowd) -> None:
+    installation = crowd.installation
+    assert await installation.start(shift=3_600_000)
+    assert (await send(crowd, "POST", "/people", json=body(1)))[0] == 201
+    assert await installation.stop() == 0
+    assert await installation.run("check") == 0
+    assert b"the clock of this machine is 3" in installation.output, "some 3,590 seconds"
+    assert await installation.start()
+    await until(lambda: installation.events("the clock of this machine was set back") != [])
+    async with crowd.caller.get(installation.admin + "/readyz", headers=FIELD) as answer:
+        assert answer.status == 200
+        assert (await answer.json())["stale"] == ["clock"]
+    assert (await send(crowd, "GET", "/people/1"))[1]["name"] == body(1)["name"]

@@ -6,6 +6,7 @@ import pytest
 from proxy.audit.files import (
     LogSegment,
     first_of,
+    last_instant,
     log_end,
     log_segments,
     segment_path,
@@ -34,6 +35,16 @@ def test_the_end_of_a_file_is_found_without_reading_it_all(tmp_path, content, en
     path = tmp_path / "audit-1.jsonl"
     path.write_bytes(content)
     assert log_end(path) == end
+
+
+def test_the_instant_of_the_last_line_is_read_wherever_it_stands(tmp_path):
+    assert last_instant(tmp_path / "none") == last_instant(tmp_path) == 0
+    line = b'{"n":7,"at":"1970-01-02T00:00:01.250Z","event":"log","prev":"","hash":""}\n'
+    segment_path(tmp_path, 7).write_bytes(line)
+    segment_path(tmp_path, 8).write_bytes(b"torn")
+    assert last_instant(tmp_path) == 86_401_250
+    segment_path(tmp_path, 9).write_bytes(b"no line\n")
+    assert last_instant(tmp_path) == 0, "the log itself tells of that"
 
 
 def test_an_unfinished_line_is_cut_off_before_the_next_one(tmp_path):

@@ -1,8 +1,5 @@
 import asyncio
-import time
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,18 +17,13 @@ from proxy.bootstrap.open_vault import (
     refuse_no_vault,
     unobserved,
     vault_options,
-    watch_store,
 )
 from proxy.config import Settings, load_settings
 from proxy.crypto.key_sources import FileSource
 from proxy.errors import Code, VaultError
 from proxy.storage import open_store
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.reloads import Reload
 from tests.support.contacts import make_contacts
-from tests.support.patience import PATIENCE
 from tests.support.postgres import fresh_address
-from tests.support.replicas import open_replica
 
 
 @pytest.fixture
@@ -204,29 +196,3 @@ def test_a_server_sums_up_rows_where_it_is_told_to(tmp_path, word, kept):
     settings = on_server(tmp_path, DOMICILE__HISTORY__DETECT_ROLLBACK=word)
     assert vault_options(settings).detect_rollback is kept
     assert settings.store.file is None
-
-
-async def test_a_clock_that_drifts_from_the_database_is_said_until_it_is_right_again(
-    monkeypatch, capfd
-):
-    store, metrics, drift = await open_replica(fresh_address(replicas="true")), Metrics(), 0.0
-    assert store._replicas is not None
-    compare = partial(store._replicas.same_time, clock=lambda: time.time() + drift)
-    monkeypatch.setattr(store._replicas, "same_time", compare)  # the clock of a machine stays
-    notes, clock = Reload(metrics, "notes"), Reload(metrics, "clock")
-    watching = asyncio.create_task(watch_store(store, notes, clock, 0.01))
-    try:
-        for drift, said in ((0.0, False), (-0.5, True), (0.5, True), (0.0, False)):  # noqa: B007  # read above
-            async with asyncio.timeout(PATIENCE):
-                while (await clock.check() is not None) is not said:  # noqa: ASYNC110  # it compares
-                    await asyncio.sleep(0.01)
-            fault = await clock.check() or ""
-            assert ("away from that of the database" in fault) is said
-            assert metrics.cell("domicile_reload_failed", "clock").value == said
-        logged = capfd.readouterr().err
-        assert logged.count("the clock differs from the database's") == 1, "once for a drift"
-    finally:
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
-        await store.close()

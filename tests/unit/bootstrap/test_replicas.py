@@ -1,18 +1,26 @@
 """What a replica reads again when another one has changed it."""
 
 import asyncio
+import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from proxy.bootstrap.replicas import Follower, Team, merged_metrics
+from proxy.bootstrap.replicas import ClockWatch, Follower, Team, merged_metrics, watch_store
+from proxy.clock import system_clock
 from proxy.config import Worker
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.notes import RootedNotes
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
 from proxy.vault.environments import accept_notes
 from tests.support.memory import MemoryStore
 from tests.support.patience import PATIENCE
+from tests.support.postgres import fresh_address
+from tests.support.replicas import open_replica
 
 
 class Told:
@@ -171,3 +179,41 @@ async def test_whichever_worker_is_asked_answers_for_all_that_are_there(tmp_path
         (tmp_path / "2").touch()  # it was killed: nobody answers there
         assert await one.team.check() is None
     assert not (tmp_path / "1").exists()
+
+
+async def test_a_clock_that_drifts_from_the_database_is_said_until_it_is_right_again(
+    monkeypatch, capfd
+):
+    store, metrics, drift = await open_replica(fresh_address(replicas="true")), Metrics(), 0.0
+    assert store._replicas is not None
+    compare = partial(store._replicas.same_time, clock=lambda: time.time() + drift)
+    monkeypatch.setattr(store._replicas, "same_time", compare)  # the clock of a machine stays
+    notes, clock = Reload(metrics, "notes"), Reload(metrics, "clock")
+    watch = ClockWatch(clock, system_clock, 0)
+    watching = asyncio.create_task(watch_store(store, notes, watch, 0.01))
+    try:
+        for drift, said in ((0.0, False), (-0.5, True), (0.5, True), (0.0, False)):  # noqa: B007  # read above
+            async with asyncio.timeout(PATIENCE):
+                while (await clock.check() is not None) is not said:  # noqa: ASYNC110  # it compares
+                    await asyncio.sleep(0.01)
+            fault = await clock.check() or ""
+            assert ("away from that of the database" in fault) is said
+            assert metrics.cell("domicile_reload_failed", "clock").value == said
+        logged = capfd.readouterr().err
+        assert logged.count("the clock differs from the database's") == 1, "once for a drift"
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        await store.close()
+
+
+async def test_a_clock_that_was_set_back_is_said_until_it_has_passed_what_was_written(capfd):
+    state, now = Reload(Metrics(), "clock"), 100_000
+    watch = ClockWatch(state, lambda: now, 160_000)  # the last line of the audit log
+    for now, behind in ((100_000, 60), (110_000, 50), (159_500, 0), (200_000, 0), (190_000, 10)):
+        await watch.look(None)
+        text = await state.check() or ""
+        assert (f"is {behind} s behind what it was" in text) is (behind > 0), now
+    logged = capfd.readouterr().err
+    assert logged.count("the clock of this machine was set back") == 2, "once each time"
