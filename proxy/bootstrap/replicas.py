@@ -325,22 +325,23 @@ class ClockWatch:
         error = None if replicas is None else await _other_time(replicas)
         if error is not None and error.code is not Code.BAD_SETTINGS:
             return  # the database is away, which others report
-        now = self._now()
+        first, now = await self._state.check() is None, self._now()
         self._latest = max(self._latest, now)
-        told = "the clock differs from the database's"
-        if error is None and (behind := self._latest - now) > _SET_BACK:
-            told = "the clock of this machine was set back"
+        if error is not None:
+            if first:
+                _log.warning("the clock differs from the database's", text=error.message)
+        elif (behind := self._latest - now) > _SET_BACK:
             error = VaultError(
                 Code.BAD_SETTINGS,
                 f"The clock of this machine is {behind / 1000:.0f} s behind what it was: records "
                 "and access tokens end so much later. Set it, and keep it by NTP.",
             )
+            if first:
+                _log.warning("the clock of this machine was set back", text=error.message)
         if error is None:
             self._state.succeeded()
-            return
-        if await self._state.check() is None:
-            _log.warning(told, text=error.message)
-        self._state.failed(error)
+        else:
+            self._state.failed(error)
 
 
 async def _other_time(replicas: Replicas) -> VaultError | None:
