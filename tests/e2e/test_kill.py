@@ -173,10 +173,14 @@ async def test_killed_at_a_step_of_an_exchange(crowd: Crowd, step: str, nth: int
 
 #: Of an exchange that takes the fast path.
 FAST_PATH_STEPS = (
-    ("accept.before", 1), ("accept.after", 1), ("transaction.before", 1), ("transaction.after", 1),
-    ("begin.before", 1), ("begin.after", 1), ("came.before", 1), ("accept.before", 2),
-    ("accept.after", 2), ("transaction.before", 2), ("transaction.after", 2), ("came.after", 1),
-    ("line.before", 1), ("show.before", 1), ("show.after", 1), ("line.after", 1),
+    ("transaction.after", 1), ("begin.before", 1), ("begin.after", 1), ("transaction.after", 2),
+    ("line.before", 1), ("show.before", 1), ("show.after", 1),
+)  # fmt: skip
+#: Others of it, which leave behind what one of these does.
+FAST_PATH_ALIKE = (
+    ("accept.before", 1), ("accept.after", 1), ("transaction.before", 1), ("came.before", 1),
+    ("accept.before", 2), ("accept.after", 2), ("transaction.before", 2), ("came.after", 1),
+    ("line.after", 1),
 )  # fmt: skip
 
 
@@ -192,7 +196,9 @@ async def on_fast_path(
         yield made
 
 
-@pytest.mark.parametrize(("step", "nth"), FAST_PATH_STEPS)
+@pytest.mark.parametrize(
+    ("step", "nth"), FAST_PATH_STEPS + FAST_PATH_ALIKE if EXPLORE else FAST_PATH_STEPS
+)
 async def test_killed_at_a_step_of_an_exchange_on_the_fast_path(
     tmp_path: Path, step: str, nth: int
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.support.office import Office, opened
+from tests.support.patience import PATIENCE
 from tests.support.tree import ROOT
 
 #: The attack of the report: records of such a body, several pages of them, asked for by so many at
@@ -80,6 +81,6 @@ async def test_eight_finds_of_many_large_records_stay_within_the_shipped_contain
         most = memory(office, "VmHWM")
         print(json.dumps({"peak_mib": most >> 20, "limit_mib": shipped_limit() >> 20}))
         assert most < shipped_limit()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while memory(office, "VmRSS") > shipped_limit() // 2:  # noqa: ASYNC110  # what pages took comes back
                 await asyncio.sleep(0.2)

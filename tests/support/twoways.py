@@ -41,6 +41,7 @@ from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.audit import Kept, audit_services
 from tests.support.clock import ManualClock
 from tests.support.gateway import keyed
+from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient
 from tests.support.rules import loaded
 from tests.support.stores import vault_down
@@ -561,7 +562,7 @@ async def carried(
                 await client.send(data[cut:])
         for method, target in asked:
             try:
-                message = await asyncio.wait_for(client.answer(method.decode()), 20)
+                message = await asyncio.wait_for(client.answer(method.decode()), PATIENCE)
             except (ConnectionError, asyncio.IncompleteReadError, EOFError) as error:
                 shown.append(type(error).__name__)
                 break

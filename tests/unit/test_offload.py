@@ -19,6 +19,7 @@ from proxy.offload import (
     is_long,
     run_in_thread,
 )
+from tests.support.patience import PATIENCE
 from tests.support.table import table
 
 
@@ -123,7 +124,7 @@ async def test_a_cancelled_one_does_not_keep_the_others_waiting() -> None:
     waiting[0].cancel()
     waiting[1].cancel()
 
-    await asyncio.wait_for(waiting[2], 5)
+    await asyncio.wait_for(waiting[2], PATIENCE)
 
     assert waiting[0].cancelled()
 
@@ -156,7 +157,7 @@ async def test_what_is_left_over_is_freed_in_slices() -> None:
     discard(many, table, few, None)
 
     assert len(many) + len(table) > FEW  # not all at once
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while many or table:  # noqa: ASYNC110  # nobody tells of it
             await asyncio.sleep(0)
     assert few == [1]

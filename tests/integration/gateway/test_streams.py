@@ -17,6 +17,7 @@ from proxy.net.websocket import (
 )
 from proxy.redactor.rules import Stream, Verb
 from tests.support.gateway import TOKEN, VALUE, Steered, gateway, proving
+from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get
 from tests.support.rawhttp import Wire
 from tests.support.rawserver import RawServer
@@ -257,7 +258,7 @@ async def test_another_change_of_protocol_is_not_asked_for(why):
             steered.stream = None
         steered.exchange_.events = why != "outside"
         steered.exchange_.wanted = False
-        async with RawClient(port) as client, asyncio.timeout(30):
+        async with RawClient(port) as client, asyncio.timeout(PATIENCE):
             await client.send(get("/people", *fields))
             assert b"200 OK" in await client.some()
         assert server.requests[0].all("upgrade") == []

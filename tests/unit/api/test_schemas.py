@@ -6,6 +6,7 @@ from proxy.storage.changes import Insert
 from proxy.storage.rows import RowState
 from tests.support.api import services, serving
 from tests.support.catalogs import Shelf, held, make_shelf
+from tests.support.patience import PATIENCE
 from tests.support.table import table
 from tests.support.vaults import person
 
@@ -31,7 +32,7 @@ async def scene():
 
 
 async def settled(shelf: Shelf, name: str = "contact") -> None:
-    await asyncio.wait_for(shelf.catalog.settled(name), 30)
+    await asyncio.wait_for(shelf.catalog.settled(name), PATIENCE)
 
 
 async def test_a_new_schema_is_201_and_shown_with_every_default(scene):

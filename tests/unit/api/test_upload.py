@@ -31,7 +31,7 @@ from proxy.errors import Code, VaultError
 from proxy.objectstore import open_objects
 from tests.support.api import Client, services, serving
 from tests.support.attached import LIMIT, Files, make_files
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.rawclient import RawClient, get, post
 from tests.support.table import table
 
@@ -367,7 +367,7 @@ async def stored(client: Client, answer: Any) -> bytes:
 
 async def rest(raw: RawClient, body: bytes) -> Any:
     """Send the rest of a body; the answer."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await raw.send(body)
         return await raw.answer()
 
@@ -441,7 +441,7 @@ async def test_the_rest_of_a_body_that_cannot_be_stored_may_still_come(
     with monkeypatch.context() as broken:
         broken.setattr(os, "write", fail)
         await raw.send(body[300:2_500_000])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await full.wait()
         answer = await rest(raw, body[2_500_000:])
     assert answer.status == 503

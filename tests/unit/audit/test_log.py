@@ -10,6 +10,7 @@ from proxy.audit.log import AuditOptions, check_folder, open_log
 from proxy.errors import Code, VaultError
 from tests.support.audit import KEY, Remembered, lines, opened, told, trail, verified
 from tests.support.clock import ManualClock
+from tests.support.patience import PATIENCE
 
 LINE = encode_event(EventKind.WRITE, schema="p")
 
@@ -267,7 +268,7 @@ async def test_run_looks_after_the_log_and_goes_on_after_faults_of_the_memory(tm
     memory.down = True
     made.ticks.append(ticked.set)
     work = asyncio.create_task(made.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         for _ in range(2):
             await ticked.wait()
             ticked.clear()

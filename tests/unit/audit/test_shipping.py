@@ -11,6 +11,7 @@ from proxy.audit.events import EventKind, encode_event
 from proxy.audit.shipping import Sender, Shipper, StandardOutput, SyslogSink, message
 from proxy.audit.verify import number_of
 from tests.support.audit import trail
+from tests.support.patience import PATIENCE
 from tests.support.table import table
 
 LINE = encode_event(EventKind.WRITE)
@@ -38,7 +39,7 @@ def shipper_of(folder: Path, sender: Sender) -> Shipper:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110  # another thread makes it so
             await asyncio.sleep(0.002)
 
@@ -123,7 +124,7 @@ def test_a_line_of_somebody_else_is_passed_on_all_the_same():
 def test_udp_takes_one_message_a_datagram():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(20)
+        server.settimeout(PATIENCE)
         way = SyslogSink("udp", "127.0.0.1", server.getsockname()[1])
         way.send(SENT_LINE)
         assert FORM.fullmatch(server.recv(4096)) is not None
@@ -134,7 +135,7 @@ def test_udp_takes_one_message_a_datagram():
 def test_a_local_socket_takes_one_message_a_datagram(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind(str(tmp_path / "log"))
-        server.settimeout(20)
+        server.settimeout(PATIENCE)
         way = SyslogSink("unix", str(tmp_path / "log"))
         way.send(SENT_LINE)
         assert FORM.fullmatch(server.recv(4096)) is not None

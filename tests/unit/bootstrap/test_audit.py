@@ -18,6 +18,7 @@ from proxy.telemetry.metrics import Metrics
 from tests.support.audit import lines, signatures, told
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
+from tests.support.patience import PATIENCE
 
 KEYSET = Keyset.create("default")
 
@@ -79,7 +80,7 @@ async def test_a_log_that_was_cut_raises_an_alarm_that_is_counted(tmp_path):
 async def test_the_settings_hold(tmp_path, capfdbinary):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(20)
+        server.settimeout(PATIENCE)
         audit = await opened(
             tmp_path,
             Metrics(),

@@ -17,6 +17,7 @@ from proxy.redactor.exchange.runtime import InForce, bind_rules
 from proxy.redactor.load import load_rule_set
 from tests.support.audit import audit_services
 from tests.support.exchanges import desk, rule_text
+from tests.support.patience import PATIENCE
 
 ALT = (("DNS", "a.example"), ("IP Address", "10.0.0.1"), ("DNS", "b.example"))
 SUBJECT = ((("countryName", "SE"),), (("commonName", "old.example"),))
@@ -95,10 +96,10 @@ async def test_one_that_read_newer_files_than_its_owner_waits_until_that_has_the
         front = asyncio.create_task(serve())
         for _ in range(3):
             owner.refused.clear()
-            await asyncio.wait_for(owner.refused.wait(), 20)
+            await asyncio.wait_for(owner.refused.wait(), PATIENCE)
         assert not served.is_set(), "it would refuse what callers send"
         in_force.runtime = newer
-        await asyncio.wait_for(served.wait(), 20)
+        await asyncio.wait_for(served.wait(), PATIENCE)
         front.cancel()
         await asyncio.gather(front, return_exceptions=True)
         await owner.drain(0)

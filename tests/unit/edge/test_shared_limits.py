@@ -64,7 +64,7 @@ async def test_a_debt_is_paid_in_time_and_the_caller_is_taken_again(server):
         await one.shared.report()
         other.take(10)
         await other.shared.report()
-        async with asyncio.timeout(30):  # within about two windows
+        async with asyncio.timeout(PATIENCE):  # within about two windows
             while not other.take(1):
                 await other.shared.report()
                 await asyncio.sleep(0.05)
@@ -134,7 +134,7 @@ async def test_reports_go_on_by_themselves(server):
     async with replicas(server.url) as (one, _):
         running = asyncio.create_task(one.shared.run(0.01))
         one.take(100)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while not await server.keys():  # noqa: ASYNC110  # another process has them
                 await asyncio.sleep(0.02)
         running.cancel()

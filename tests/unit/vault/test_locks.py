@@ -66,7 +66,7 @@ async def test_a_waiter_cancelled_at_its_turn_passes_the_lock_on() -> None:
 
 
 async def test_nobody_is_waited_for_where_nobody_works() -> None:
-    await asyncio.wait_for(InFlight().passed(), 10)
+    await asyncio.wait_for(InFlight().passed(), PATIENCE)
 
 
 async def test_work_that_began_before_is_waited_for_and_later_work_is_not() -> None:
@@ -92,7 +92,7 @@ async def test_work_that_began_before_is_waited_for_and_later_work_is_not() -> N
     await asyncio.sleep(0)
     assert not waiting.done()
     go.set()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, PATIENCE)
     later.set()
     await asyncio.gather(first, second)
 
@@ -100,14 +100,14 @@ async def test_work_that_began_before_is_waited_for_and_later_work_is_not() -> N
 async def test_the_work_that_asks_does_not_wait_for_itself() -> None:
     epochs = InFlight()
     with epochs.work():
-        await asyncio.wait_for(epochs.passed(), 10)
+        await asyncio.wait_for(epochs.passed(), PATIENCE)
 
 
 async def test_work_that_fails_has_ended_too() -> None:
     epochs = InFlight()
     with pytest.raises(ValueError), epochs.work():
         raise ValueError
-    await asyncio.wait_for(epochs.passed(), 10)
+    await asyncio.wait_for(epochs.passed(), PATIENCE)
 
 
 async def test_a_wait_that_is_given_up_leaves_nothing() -> None:
@@ -126,4 +126,4 @@ async def test_a_wait_that_is_given_up_leaves_nothing() -> None:
     await asyncio.gather(waiting, return_exceptions=True)
     go.set()
     await first
-    await asyncio.wait_for(epochs.passed(), 10)
+    await asyncio.wait_for(epochs.passed(), PATIENCE)

@@ -13,6 +13,7 @@ from proxy.redactor.message import RawHeaders
 from proxy.redactor.select import _compile
 from tests.support import exchanges
 from tests.support.exchanges import FORM, HTML, JSON, USUAL, Desk, desk, rule_text
+from tests.support.patience import PATIENCE
 from tests.support.table import table
 
 BATCH = '{match: POST /batch, envelope: {each: "$.requests[*]", answers: "$.responses[*]"}}'
@@ -260,7 +261,7 @@ async def test_an_envelope_and_a_request_for_several_records_never_wait_for_each
     )
     await asyncio.sleep(0)
     # what it does not have yet it keeps from nobody
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         other = await one.send(f"PATCH /p/{last}", {"name": "Y"})
         await other.answer(200, {"id": last})
         await holder.answer(200, {"id": first})
@@ -328,7 +329,7 @@ async def test_a_value_that_another_request_swaps_too_is_none_elsewhere():
 async def test_a_record_that_two_requests_spell_differently_is_one():
     one = await desk(*USUAL, BATCH)
     with pytest.raises(VaultError) as caught:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await batch(
                 one,
                 inner("PATCH", f"/p/{LOWER}", {"name": "A"}),

@@ -317,7 +317,7 @@ async def test_who_goes_on_with_what_was_never_kept_is_cut_off(
 ) -> None:
     line = await front.link.line()
     line.connection.send(message)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await line.ended.wait()
 
 

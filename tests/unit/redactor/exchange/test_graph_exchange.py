@@ -11,6 +11,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.graphql.values import PARSED, parse_document
 from tests.support.exchanges import Desk, desk
 from tests.support.graphql import People
+from tests.support.patience import PATIENCE
 from tests.support.table import table
 
 FIELDS = (
@@ -456,7 +457,7 @@ async def test_fields_that_change_records_and_other_requests_never_wait_for_each
     query = f"mutation {{ a: {text % last} b: {text % first} }}"
     waiting = asyncio.create_task(one.send("POST /graphql", {"query": query}))
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await (await one.send(f"PATCH /p/{last}", {"name": "Y"})).answer(200, {"id": last})
         await holder.answer(200, {"id": first})
         await (await waiting).answer(200, {"data": {"a": {"id": last}, "b": {"id": first}}})
@@ -469,7 +470,7 @@ async def test_a_record_that_two_fields_spell_differently_is_one():
     text = 'updatePerson(id: "%s", input: {name: "secret"}) { id }'
     query = f"mutation {{ a: {text % ident} b: {text % ident.upper()} }}"
     with pytest.raises(VaultError) as caught:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await one.send("POST /graphql", {"query": query})
     assert caught.value.code is Code.VALUE_UNFIT
     assert one.idle

@@ -10,6 +10,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from tests.support.exchanges import FORM, HTML, JSON, USUAL, Desk, desk, member_form
+from tests.support.patience import PATIENCE
 from tests.support.table import table
 
 COURIER = (
@@ -290,7 +291,7 @@ async def test_a_message_that_changes_two_records_and_other_requests_never_wait_
     body = {"one": {"id": last, "name": "Ann"}, "two": {"id": first, "name": "Bob"}}
     waiting = asyncio.create_task(one.send("PATCH /pairs/1", body))
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await (await one.send(f"PATCH /p/{last}", {"name": "y"})).answer(200, {"id": last})
         await holder.answer(200, {"id": first})
         await (await waiting).answer(200, {"one": {"id": last}, "two": {"id": first}})

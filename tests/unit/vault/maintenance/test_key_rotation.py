@@ -31,6 +31,7 @@ from proxy.vault.maintenance.key_rotation import (
 from tests.support.contacts import contact
 from tests.support.memory import MemoryStore
 from tests.support.memory_objects import MemoryObjects
+from tests.support.patience import PATIENCE
 from tests.support.postgres import fresh_address
 from tests.support.replicas import open_replica
 from tests.support.resealing import opened
@@ -287,7 +288,7 @@ async def test_what_one_owner_seals_hashes_and_mints_under_new_keys_the_others_o
     for owner in owners:
         owner.begin()
     for step in steps:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await step()
         # the other one knows the new keys before anything is under them, whether it uses them or not
         for new, other in (owners, owners[::-1]):
@@ -296,7 +297,7 @@ async def test_what_one_owner_seals_hashes_and_mints_under_new_keys_the_others_o
             assert hashed[other](b"ann@example.com") == hashed[new](b"ann@example.com")
             assert texts[other].open(texts[new].seal(b"position", b"of"), b"of") == b"position"
             assert tokens[other].open_block(tokens[new].block(7, 3)) == (7, 3)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not one.keyset.same(two.keyset):  # noqa: ASYNC110  # each follows by itself
             await asyncio.sleep(0.02)
     assert (len(one.keyset.data_keys), len(one.keyset.token_roots), len(one.keyset.hash_roots)) == (
@@ -349,7 +350,7 @@ async def test_a_next_keyset_of_an_owner_that_is_gone_is_replaced(owners):
     await one.store.put_note(next_keyset_note("default"), left, None)
     for owner in owners:
         owner.begin()
-    async with asyncio.timeout(20):  # its lock went with it, so nothing is waited for
+    async with asyncio.timeout(PATIENCE):  # its lock went with it, so nothing is waited for
         await renew_keys(two.store, two.master, two.keyset)
     assert (await load_keyset(one.store, one.master, "default")).same(two.keyset)
     assert not Keyset.unwrap(left, one.master).same(two.keyset)
@@ -376,7 +377,7 @@ async def test_a_keyset_that_lost_an_older_key_meanwhile_is_renewed_from_what_is
     less = Keyset.unwrap(before, one.master).without([first]).wrap(one.master)
     await two.store.put_notes([AgreedNote.of(NoteWrite(name, less, before), agreement)])
     two.begin()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await renewal
     stored = await load_keyset(one.store, one.master, "default")
     assert (len(stored.data_keys), stored.data_keys[0]) == (2, second)
@@ -409,7 +410,7 @@ async def test_a_rotation_asked_for_during_another_follows_it_or_is_refused_and_
     second = asyncio.ensure_future(renewal(two))
     await asyncio.sleep(0.2)  # it waits for the first one
     two.begin()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await first
         results = await asyncio.gather(second, return_exceptions=True)
     codes = [one.code for one in results if isinstance(one, VaultError)]
