@@ -480,6 +480,7 @@ class Soak:
             "memory_mib": [one[-1][-1].memory >> 20 for one in self.upkeep.looks.values()],
             "descriptors": [one[-1][-1][1:] for one in self.upkeep.looks.values()],
             "faults": len(self.faults()),
+            "last_fault": (self.faults() or [""])[-1],
         }
 
 
