@@ -114,10 +114,12 @@ async def _gone_everywhere(desks: list[Desk], ident: int) -> None:
         assert await desk.counts() == (0, 0, 0)
 
 
-@pytest.mark.parametrize("known", [False, True])
-async def test_a_create_at_one_knows_of_the_delete_of_its_id_at_the_other(known: bool) -> None:
-    """Of one that is under way, whose answer gets lost, and of one that has ended: the values stayed
-    for good.
+@pytest.mark.parametrize(("known", "overlaps"), [(False, True), (False, False), (True, False)])
+async def test_a_create_at_one_knows_of_the_delete_of_its_id_at_the_other(
+    known: bool, overlaps: bool
+) -> None:
+    """Of one that is under way, whose answer gets lost, then or before, and of one that has ended:
+    the values stayed for good.
     """
     model = TwoReplicas(7, False)
     await model.begin()
@@ -130,8 +132,10 @@ async def test_a_create_at_one_knows_of_the_delete_of_its_id_at_the_other(known:
         delete = await two.send("DELETE /p/1")
         if known:
             await delete.answer(204)
+        elif not overlaps:
+            await delete.exchange.failed(True)
         await create.answer(201, {**create.json, "id": 1})
-        if not known:
+        if overlaps:
             await delete.exchange.failed(True)
         await _gone_everywhere(model.desks, 1)
     finally:

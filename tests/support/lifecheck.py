@@ -9,7 +9,9 @@ between; a process ends between two turns, or behind one of its commits.
 Keys, salts, tokens and the turns in which long work gives way come from the seed as well: the same
 seed is the same run.
 
-By hand: ``python -m tests.support.lifecheck SEED LIVES FIELD ...``.
+By hand: ``python -m tests.support.lifecheck SEED SEEDS FIELD ...``; with ``replicas`` among the
+fields before two instances on one PostgreSQL, where a seed gives the requests and not the run. One
+field at least has to tell records apart: others are not found again (``docs/promises.md``).
 """
 
 import asyncio
@@ -17,23 +19,28 @@ import json
 import os
 import random
 import sys
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 from unittest.mock import patch
 
 from proxy import offload
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
+from proxy.storage.base import Store
+from proxy.storage.postgres.store import PostgresStore
 from proxy.storage.rows import ERASED_AT
 from proxy.telemetry import logs
 from tests.support.clock import ManualClock
-from tests.support.crowd import FIELDS, VALUES, Crowd, Record
+from tests.support.crowd import FIELDS, TOGETHER, VALUES, Crowd, Record
 from tests.support.exchanges import FORM, Call, Desk, desk_of, member_form
 from tests.support.memory import MemoryStore
 from tests.support.people import FLAT
+from tests.support.postgres import fresh_address
+from tests.support.replicas import kill, link_of, open_replica
 from tests.support.stores import FailingStore
 
 P = ParamSpec("P")
@@ -205,13 +212,20 @@ class Lives(Crowd):
     ) -> None:
         super()._know(status, expected, [one for one in seen if "ended" not in one], shown=shown)
 
+    def instance(self) -> Desk:
+        """That to which a request goes."""
+        return self.desk
+
+    async def end(self) -> None:
+        """End the process, for good."""
+
     async def _ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         clock, ends = self.desk.clock, dict[int, int]()
         clock.advance(1)
         ident = int(path.rpartition("/")[2]) if path[-1].isdigit() else 0
         sent, form = options.get("json", b""), options.get("data")
         try:
-            call = await self.desk.send(
+            call = await self.instance().send(
                 f"{method} {path}", member_form(**form) if form else sent, FORM if form else None
             )
             status, answer = await self._act(method, ident, call)
@@ -265,6 +279,38 @@ class Lives(Crowd):
         return answer
 
 
+@dataclass
+class TwoLives(Lives):
+    """The same of two instances on one database: each request goes to either."""
+
+    pair: tuple[PostgresStore, ...] = ()
+    desks: list[Desk] = field(default_factory=list)
+
+    async def begin(self, *, commits: int = 0) -> None:
+        uri, clock, keyset = self.at
+        await self.end()
+        self.pair = await open_replica(uri), await open_replica(uri)
+        self.desks.clear()
+        ended = asyncio.Event()
+        for store in self.pair:
+            mortal = MortalStore(cast(Store, store), chance=random.Random(0), ended=ended)
+            self.desks.append(await desk_of(RULES, at=(cast(Store, mortal), clock, keyset)))
+            mortal.chance, mortal.commits, self.store = self.chance, commits, mortal
+        self.desk = self.desks[0]
+
+    def instance(self) -> Desk:
+        return self.chance.choice(self.desks)
+
+    async def end(self) -> None:
+        if self.pair:
+            one, two = self.pair
+            link_of(one)._registered = False  # it leaves its rows behind
+            await one.close()
+            await kill(one, two)
+            await two.close()
+        self.pair = ()
+
+
 def _records(answer: Any) -> Sequence[Record]:
     """The records in what the application answers."""
     if isinstance(answer, dict):
@@ -302,23 +348,32 @@ async def check(
 
     Raises ``AssertionError`` with the story of a difference.
     """
+    assert {*fields} & {*TELLING, *TOGETHER} - {"born"}, "small tokens tell no record"
     random.seed(seed)  # what the callers draw from
-    with seeded(seed):
-        crowd = await _lived(seed, lives, fields, more=more)
-    return crowd.counts
-
-
-async def _lived(seed: int, lives: int, fields: Sequence[str], *, more: bool) -> Lives:
     chance = random.Random(seed)
     story: list[str] = []
     application: Any = Application(chance, 0.3, story)
     caller: Any = None
-    crowd = Lives(application, caller, caller, chance=chance, story=story, behind=application)
+    kind = TwoLives if "replicas" in fields else Lives
+    crowd = kind(application, caller, caller, chance=chance, story=story, behind=application)
+    with seeded(seed):
+        try:
+            await _lived(crowd, lives, fields, more=more)
+        finally:
+            await crowd.end()
+    return crowd.counts
+
+
+async def _lived(crowd: Lives, lives: int, fields: Sequence[str], *, more: bool) -> None:
+    chance = crowd.chance
     crowd.fields, crowd.whole = tuple(name for name in FIELDS if name in fields), True
     crowd.more = more
     if more:
         crowd.acts_whole = (*crowd.acts_whole, Crowd.create_many, Crowd.create_form)
     crowd.at = MemoryStore(), ManualClock(), Keyset.create("test")
+    if isinstance(crowd, TwoLives):  # what they tell each other ends by the clock of the server
+        now = ManualClock(int(time.time() * 1000))
+        crowd.at = fresh_address(replicas="true"), now, crowd.at[2]
     for number in range(lives):
         await crowd.live()
         if number % 4 == 3:
@@ -331,7 +386,6 @@ async def _lived(seed: int, lives: int, fields: Sequence[str], *, more: bool) ->
     await crowd.review()
     if more and "email" not in fields:  # records have those of others, and stay for them
         await crowd.converge()
-    return crowd
 
 
 def main(seed: int, lives: int, *fields: str) -> None:

@@ -303,13 +303,13 @@ def overtake(collection: Collection, keys: Iterable[str]) -> None:
         state.gone[one] = collection.context.sequence()
 
 
-async def tell_overtaken(collection: Collection, keys: Iterable[str]) -> None:
-    """``overtake`` for other replicas, who may have it under way."""
-    if collection.state.replicas is None:
-        return
+def overtaking(collection: Collection, keys: Iterable[str], salt: bytes = b"") -> Underway:
+    """``overtake`` for other replicas, who may have it under way; ``salt``: ``ENDED`` of a delete
+    that may come to nothing.
+    """
     at = collection.state.stamp(collection.context.sequence())
-    names = [(one, None, b"", at) for one in either(map(collection.key_hash, keys))]
-    await collection.store.commit(collection.table, [Underway(names=tuple(names))])
+    names = [(one, None, salt, at) for one in either(map(collection.key_hash, keys))]
+    return Underway(names=tuple(names))
 
 
 def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]) -> None:

@@ -15,6 +15,7 @@ from proxy.storage.changes import Change, Conflict, MarkInDoubt, Remove, Replace
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.erasure import is_genuine_change, may_end
+from proxy.vault.locks import ENDED
 from proxy.vault.proxied.binding import (
     RECONCILE_GRACE,
     StagedWrite,
@@ -24,9 +25,9 @@ from proxy.vault.proxied.binding import (
     is_promised_alone,
     is_unsure_mark,
     overtake,
+    overtaking,
     promise,
     removes,
-    tell_overtaken,
 )
 from proxy.vault.proxied.reconcile import is_doubtful
 from proxy.vault.proxied.staging import doubt, stage_deletes
@@ -70,7 +71,8 @@ async def deleted_unknown(
     the delete was under way, that is in doubt.
     """
     overtake(collection, keys)
-    await tell_overtaken(collection, keys)
+    if collection.state.replicas is not None:
+        await collection.store.commit(collection.table, [overtaking(collection, keys)])
     others = collection.state.in_flight or collection.state.replicas is not None
     stage = stage_behind if others else stage_deletes
     if writes := await stage(collection, keys, keep):
@@ -83,8 +85,11 @@ async def stage_behind(
     """Stage deletes of ids that the vault did not know, once these are announced: whoever gives
     such a name from now on knows of them, and who was about to has done it behind these commits.
     """
-    await collection.store.commit(collection.table, [Unstage(0, 0)])
+    changes: list[Change] = [Unstage(0, 0)]  # nothing, behind those that were accepted before
     if (replicas := collection.state.replicas) is not None:
+        changes.append(overtaking(collection, keys, ENDED))
+    await collection.store.commit(collection.table, changes)
+    if replicas is not None:
         await replicas.settled()
     return await stage_deletes(collection, keys, keep)
 
