@@ -342,9 +342,14 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 async def check(
-    seed: int, lives: int, fields: Sequence[str] = TELLING, *, more: bool = False
+    seed: int,
+    lives: int,
+    fields: Sequence[str] = TELLING,
+    *,
+    more: bool = False,
+    replicas: bool = False,
 ) -> Counter[str]:
-    """So many lives; what happened, counted. ``more``: as by hand.
+    """So many lives; what happened, counted. ``more``: as by hand; ``replicas``: two instances.
 
     Raises ``AssertionError`` with the story of a difference.
     """
@@ -354,7 +359,7 @@ async def check(
     story: list[str] = []
     application: Any = Application(chance, 0.3, story)
     caller: Any = None
-    kind = TwoLives if "replicas" in fields else Lives
+    kind = TwoLives if replicas else Lives
     crowd = kind(application, caller, caller, chance=chance, story=story, behind=application)
     with seeded(seed):
         try:
@@ -391,10 +396,11 @@ async def _lived(crowd: Lives, lives: int, fields: Sequence[str], *, more: bool)
 def main(seed: int, lives: int, *fields: str) -> None:
     """Check that seed and those behind it, until one fails."""
     logs.configure(logs.Style("error"))
-    failed = 0
+    failed, replicas = 0, "replicas" in fields
+    named = [name for name in fields if name in FIELDS] or TELLING
     for one in range(seed, seed + lives):
         try:
-            counts = asyncio.run(check(one, 12, fields or TELLING, more=True))
+            counts = asyncio.run(check(one, 12, named, more=True, replicas=replicas))
         except AssertionError as error:
             failed += 1
             print(f"seed {one}: {str(error)[:3000]}", flush=True)
