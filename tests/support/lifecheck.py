@@ -21,7 +21,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
@@ -251,10 +251,16 @@ class Lives(Crowd):
             status, answer = 502, b""
         self.counts[f"{method} {status}"] += 1
         data = json.loads(answer) if answer else None
+        passed = {one["id"] for one in shown if self.passed(one, ends)} if ends else set()
         for one in _records(data) if ends else ():
-            # of a create that was answered with a record that is gone by now, tokens are shown
-            one |= {"ended": True} if self.behind.ends[one["id"]] > ends[one["id"]] else {}
+            one |= {"ended": True} if one["id"] in passed else {}
         return status, data
+
+    def passed(self, shown: Record, ends: Mapping[int, int]) -> bool:
+        """Whether tokens are shown of what a create was answered with: a record that is gone by now;
+        ``ends``: how often each had been.
+        """
+        return bool(self.behind.ends[shown["id"]] > ends[shown["id"]])
 
     async def _act(self, method: str, ident: int, call: Call) -> tuple[int, Any]:
         form = FORM[0] in call.sent.headers
@@ -297,6 +303,10 @@ class TwoLives(Lives):
             self.desks.append(await desk_of(RULES, at=(cast(Store, mortal), clock, keyset)))
             mortal.chance, mortal.commits, self.store = self.chance, commits, mortal
         self.desk = self.desks[0]
+
+    def passed(self, shown: Record, ends: Mapping[int, int]) -> bool:
+        """Also one that has changed at the other instance, which alone remembers it as it was."""
+        return super().passed(shown, ends) or self.behind.records.get(shown["id"]) != shown
 
     def instance(self) -> Desk:
         return self.chance.choice(self.desks)
