@@ -221,6 +221,7 @@ class Lives(Crowd):
 
     async def _ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         clock, ends = self.desk.clock, dict[int, int]()
+        shown: Sequence[Record] = ()
         clock.advance(1)
         ident = int(path.rpartition("/")[2]) if path[-1].isdigit() else 0
         sent, form = options.get("json", b""), options.get("data")
