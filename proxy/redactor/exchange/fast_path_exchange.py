@@ -44,6 +44,7 @@ from proxy.vault.vault import Vault
 
 _CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
 _text: Final = msgspec.json.Decoder(str).decode
+_texts: Final = msgspec.json.Decoder(list[str]).decode
 _NO_WRITE: Final = cast("StagedWrite", None)
 
 #: What leaves a place empty.
@@ -175,26 +176,26 @@ class AnswerPlan(AnswerReader):
         self.field_absent = joined.plan.operation.endpoint.on_error.field_absent
 
     def revealed(
-        self, key: str, spans: Sequence[FieldSpan], body: bytes
+        self, key: str, spans: Sequence[FieldSpan], body: bytes, *pairs: tuple[str, str]
     ) -> tuple[OpenRow, list[bytes]] | tuple[None, None]:
         """The record with that key and its values as they are written, all of them texts, if the
-        answer shows it as it is now.
+        answer shows it as it is now. ``pairs``: fields and tokens, where the body is elsewhere.
         """
         collection = self.collection
         row = self.at_once.row_by_key(collection.table, collection.key_hash(key))
         if row is None:
             return None, None
-        places: list[tuple[str, str]] = []
+        read = [*pairs]
         for name, start, end in spans:
             raw = body[start:end]
             if raw.find(b"\\") >= 0:
                 return None, None
-            places.append((name, raw[1:-1].decode()))
-        opened = open_as_shown(collection, AnswerObject(key, tuple(places)), row)
+            read.append((name, raw[1:-1].decode()))
+        opened = open_as_shown(collection, AnswerObject(key, tuple(read)), row)
         if opened is None:
             return None, None
         texts = [encode_text(one.text) for one in opened[1] if one is not None and not one.json]
-        return (opened[0], texts) if len(texts) == len(spans) else (None, None)
+        return (opened[0], texts) if len(texts) == len(read) else (None, None)
 
 
 class RestoredAnswer(NamedTuple):
@@ -301,6 +302,22 @@ class FastPathExchange(msgspec.Struct, eq=False):
             fields -= view.hidden
         self.answer = RestoredAnswer(key or "", fields, restored)
         return restored
+
+    def reveal(self, key: str, names: Sequence[str], tokens: bytes) -> bool:
+        """As ``restore``, a list in JSON of the tokens of these fields of the record."""
+        plan, view, shown = self.plan, self.plan.view, _texts(tokens)
+        self.row, written = plan.revealed(key, (), b"", *zip(names, shown, strict=True))
+        if written is None or tokens.find(b"\\") >= 0:
+            return False
+        fields = frozenset(names)
+        if view is not None:
+            for at, name in enumerate(names):
+                if view.covers(name):
+                    value = view.visible(name, Value(_text(written[at])))
+                    written[at] = encode_text(shown[at] if value is None else value.text)
+            fields -= view.hidden
+        self.answer = RestoredAnswer(key, fields, b"[%b]" % b",".join(written))
+        return self.answer.body != tokens
 
     def settle(self, waiter: CommitWaiter, status: int) -> bool:  # noqa: ARG002  # of the port
         """Have made durable what the answer means; ``False``: nothing was done."""

@@ -148,11 +148,10 @@ class FrontRead(msgspec.Struct, eq=False):
         if line is None:
             self.set_exception(away())
             return
-        pieces, fields, at = list[bytes](), list[FieldSpan](), 1
+        pieces, fields, body = list[bytes](), list[str](), self.body
         for name, start, end in self.fields:
-            pieces.append(self.body[start:end])
-            fields.append((name, at, at + end - start))
-            at += end - start + 1
+            pieces.append(body[start:end])
+            fields.append(name)
         rules, number, view = self.plan.scope
         rest = status, self.key, fields, b"[%b]" % b",".join(pieces), self.ident, self.tagged
         line.begin(Reveal(line.number(), rules, number, self.match.params, view, *rest), self)

@@ -100,7 +100,7 @@ class FrontConnection:
         return bool(under_way) or (self.connection.open and not self.left)
 
     def _receive(self, frame: bytes) -> None:
-        # nearly all that a busy vault hears is one of two: few calls for each
+        # nearly all that a busy vault hears is one of three: few calls for each
         for question in decode_questions(frame):
             if self.connection.closing:
                 return
@@ -110,7 +110,7 @@ class FrontConnection:
                     self._refuse()
                 else:
                     job.answered(question)
-            elif type(question) is Keep and self._greeted:
+            elif self._greeted and (type(question) is Keep or type(question) is Reveal):
                 self._begin(question)
             else:
                 self._take(question)

@@ -331,10 +331,10 @@ def reveal(way: GeneralWay, job: Reveal, bound: BoundPlan | None) -> RevealJob |
         way.say(RevealDone(job.n, None, ordinary=False))
         return None
     try:
-        restored = exchange.restore(job.tokens, (job.id, job.fields))
+        ordinary = exchange.reveal(job.id or cast("str", exchange.key), job.fields, job.tokens)
     except Exception:  # noqa: BLE001  # whatever it is, the general way meets and tells it
-        restored = None
-    if restored is None:
+        ordinary = False
+    if not ordinary:
         way.say(RevealDone(job.n, None))
         return None
     exchange.ident, exchange.tagged = job.ident, job.tagged

@@ -16,7 +16,7 @@ from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.message import RawHeaders, Request, Response
 
 #: Version of what is said here.
-PROTOCOL: Final = 9
+PROTOCOL: Final = 10
 #: Bytes of the longest frame beside the longest body in it: fields, marks, messages that travel
 #: together; and of one before the greeting.
 ROOM: Final = 2**22
@@ -95,7 +95,7 @@ class Reveal(_Message):
     view: int  #: among ``views_of``
     status: int
     id: str | None  #: that the answer has
-    fields: Sequence[tuple[str, int, int]]  #: with the places of their tokens in ``tokens``
+    fields: Sequence[str]  #: of the tokens
     tokens: bytes
     ident: str = ""  #: of the request, for its line of the audit log
     tagged: bool = False  #: whether the answer has an entity tag, which needs a mark
