@@ -48,6 +48,9 @@ _PAUSE: Final = 64
 #: Answers of an unknown shape from which patterns are learned: all of the first, and of later ones
 #: each of so many.
 _LESSONS: Final = 64
+#: Of what nobody waits for yet.
+_NO_LINE: Final = cast("LineWaiter", None)
+_NO_COMMIT: Final = cast("CommitWaiter", None)
 _values: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -119,8 +122,9 @@ class FrontRead(msgspec.Struct, eq=False):
     body: bytes = b""  #: as it came
     fields: Sequence[FieldSpan] = ()
     key: str | None = None  #: that it has
-    waiter: LineWaiter | None = None
-    revealed: RevealDone | None = None
+    waiter: LineWaiter = _NO_LINE
+    values: bytes = b""  #: as the owner answers
+    hashed: bytes = b""
 
     def stage(self, waiter: CommitWaiter, status: int = 0) -> bool:  # noqa: ARG002  # of the port
         """Nothing is stored for a read."""
@@ -169,29 +173,26 @@ class FrontRead(msgspec.Struct, eq=False):
         elif not revealed.values:
             self.set_exception(away("The owner of the vault carries this the general way."))
         else:
-            self.revealed = revealed
-            cast("LineWaiter", self.waiter).audited(None)
+            self.values, self.hashed = revealed.values, revealed.mark
+            self.waiter.audited(None)
 
     def set_exception(self, error: VaultError) -> None:
         """Continue on the general way."""
-        cast("LineWaiter", self.waiter).audited(error)
+        self.waiter.audited(error)
 
     def audited(self) -> bytes:
         """The restored body."""
         pieces, reached, body = list[bytes | msgspec.Raw](), 0, self.body
-        for (_, start, end), value in zip(self.fields, _values(self._values()), strict=True):
+        for (_, start, end), value in zip(self.fields, _values(self.values), strict=True):
             pieces.append(body[reached:start])
             pieces.append(value)
             reached = end
         pieces.append(body[reached:])
         return b"".join(pieces)
 
-    def _values(self) -> bytes:
-        return b"" if self.revealed is None else self.revealed.values
-
     def mark(self) -> bytes:
         """As the owner tells it."""
-        return b"" if self.revealed is None else self.revealed.mark
+        return self.hashed
 
     def general(self) -> Any:
         """The exchange that goes on from here."""
@@ -265,7 +266,7 @@ class FrontWrite(FastPathExchange, eq=False):
     cut: CutBody = CutBody((), ())
     line: OwnerLine | None = None  #: on which it was begun
     number: int = 0
-    waiter: CommitWaiter | None = None
+    waiter: CommitWaiter = _NO_COMMIT
     ended: Ended | None = None
 
     def stage(self, waiter: CommitWaiter) -> bool:
@@ -286,7 +287,7 @@ class FrontWrite(FastPathExchange, eq=False):
 
     def set_result(self, answer: KeepDone | Ended) -> None:
         """Continue: the owner has answered."""
-        waiter = cast("CommitWaiter", self.waiter)
+        waiter = self.waiter
         if isinstance(answer, Ended):
             if answer.unsettled:
                 waiter.set_exception(away("The owner of the vault carries this the general way."))
@@ -306,7 +307,7 @@ class FrontWrite(FastPathExchange, eq=False):
         line, self.line = self.line, None
         if not self.sent and line is not None:
             line.connection.send(Fail(self.number, sent=False))  # it may not hear it
-        cast("CommitWaiter", self.waiter).set_exception(error)
+        self.waiter.set_exception(error)
 
     def _splice(self, tokens: Sequence[str | None]) -> None:
         """Put the tokens in place of the texts."""

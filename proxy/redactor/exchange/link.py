@@ -13,7 +13,6 @@ from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     ROOM,
-    Answer,
     Draining,
     Hello,
     Left,
@@ -44,6 +43,8 @@ _LONGEST: Final = 2**32 - 2 * _FRAME
 #: Seconds between two attempts to connect: at first, and at most.
 _PAUSES: Final = (0.05, 1.0)
 
+#: Of an answer that comes too late.
+_NOBODY: Final = None, 0.0
 #: Opens a connection for a protocol that it makes. Raises ``OSError``.
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[Any]]
 
@@ -117,18 +118,14 @@ class OwnerLine:
 
     def _receive(self, frame: bytes) -> None:
         for answer in decode_answers(frame):
-            self._take(answer)
-
-    def _take(self, answer: Answer) -> None:
-        match answer:
-            case Welcome():
+            if isinstance(answer, Welcome):
                 if not self.welcome.done():
                     self.welcome.set_result(answer)
-            case Draining():
+            elif isinstance(answer, Draining):
                 self._owner.leave(self)
                 self.connection.send(Left())
-            case _:
-                waiting, _ = self._waiting.pop(answer.n, (None, 0.0))
+            else:
+                waiting, _ = self._waiting.pop(answer.n, _NOBODY)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
 

@@ -199,7 +199,7 @@ async def test_a_token_of_another_record_shows_no_value(place: Place, front: Fro
     for body in (mixed, other):  # the path names the first
         one = begin(front)
         assert await asked(one, body) is not None
-        assert one.revealed is None
+        assert one.values == b""
 
 
 async def test_values_come_once_their_line_is_written_and_never_without(

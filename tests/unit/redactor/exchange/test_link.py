@@ -1,6 +1,7 @@
 import asyncio
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from proxy.errors import Code, VaultError
@@ -66,7 +67,7 @@ async def test_each_question_ends_in_its_own_time_and_what_was_answered_never_do
     for number, waiting in enumerate((first, second, third)):
         timers.now = 10.0 * number
         line.begin(Fail(number, False), waiting)
-    line._take(RulesAnswer(1, has=True))
+    line._receive(msgspec.msgpack.encode([RulesAnswer(1, has=True)]))
     timers.ring()
     assert (first.done(), third.done()) == (True, False)
     assert second.result().has
