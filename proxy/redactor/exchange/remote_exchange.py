@@ -1,7 +1,7 @@
 """An exchange of a front: a matched request and its answer, carried out by the owner of the vault
 (``wire``).
 
-A read of what its path names holds nothing to swap: it is asked for once, with its answer. Of a
+A read that searches by nothing holds nothing to swap: it is asked for once, with its answer. Of a
 list the owner gets ids and tokens alone: the front cuts it, and puts the values into it.
 """
 
