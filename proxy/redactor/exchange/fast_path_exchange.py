@@ -305,8 +305,8 @@ class FastPathExchange(msgspec.Struct, eq=False):
 
     def reveal(self, key: str, names: Sequence[str], tokens: bytes) -> bool:
         """As ``restore``, a list in JSON of the tokens of these fields of the record."""
-        plan, view, shown = self.plan, self.plan.view, _texts(tokens)
-        self.row, written = plan.revealed(key, (), b"", *zip(names, shown, strict=True))
+        plan, view, texts = self.plan, self.plan.view, _texts(tokens)
+        self.row, written = plan.revealed(key, (), b"", *zip(names, texts, strict=True))
         if written is None or tokens.find(b"\\") >= 0:
             return False
         fields = frozenset(names)
@@ -314,7 +314,7 @@ class FastPathExchange(msgspec.Struct, eq=False):
             for at, name in enumerate(names):
                 if view.covers(name):
                     value = view.visible(name, Value(_text(written[at])))
-                    written[at] = encode_text(shown[at] if value is None else value.text)
+                    written[at] = encode_text(texts[at] if value is None else value.text)
             fields -= view.hidden
         self.answer = RestoredAnswer(key, fields, b"[%b]" % b",".join(written))
         return self.answer.body != tokens
