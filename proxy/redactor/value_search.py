@@ -72,6 +72,7 @@ _absent: Final = native_code and native_code.absent
 LONG_BODY: Final = 16 * 1024
 _SAMPLE: Final = 512
 _FEW_PLACES: Final = 256
+_BYTES: Final = bytes(range(256))
 #: The bytes of base64, and so many different ones that text seldom has.
 _CODE: Final = frozenset(byte for byte, mark in enumerate(_RUNS) if mark == 0x61)
 _MOST_OF_THEM: Final = 55
@@ -83,42 +84,41 @@ class LongPart:
     """A long part of a body, seen where it is."""
 
     __slots__ = (
-        *("_absent", "_body", "_coded", "_end", "_first", "_often", "_sample"),
-        *("_searches", "_start"),
-    )
+        "_absent", "_body", "_coded", "_end", "_first", "_often", "_searches", "_start"
+    )  # fmt: skip
 
     def __init__(self, body: bytes, start: int, end: int) -> None:
         self._body, self._start, self._end = body, start, end
-        self._sample = body[start : end : max((end - start) // _SAMPLE, 1)]
-        self._often = frozenset(self._sample)
+        rare = _BYTES.translate(None, body[start : end : max((end - start) // _SAMPLE, 1)])
+        self._often = _BYTES.translate(None, rare)  # a set of them takes ten times as long
         self._first: dict[int, int] = {}  #: by byte that is rare its first place; -1: it has none
-        self._absent: set[int] = set()  #: those that have none
+        self._absent = b""  #: those that have none
         self._searches = 0  #: for base64 in all of it
         self._coded: bytes | None = None  #: what may be base64 in it, once needed
 
-    def _lacks(self, raw: bytes) -> bool:
-        """Whether it lacks one of these bytes: to look for one takes a tenth of the time that a
-        search for all takes, and tells for other values, too.
+    def _rare(self, raw: bytes) -> bytes | None:
+        """Those of these bytes that are rare in it; ``None``: it lacks one. To look for one takes a
+        tenth of the time that a search for all takes, and tells for other values, too.
         """
-        rare = frozenset(raw) - self._often
-        if not rare.isdisjoint(self._absent):
-            return True
-        for byte in rare:
+        rare = raw.translate(None, self._often)
+        if rare and len(rare.translate(None, self._absent)) < len(rare):
+            return None
+        for byte in sorted(rare):  # the same ones for several values
             if byte not in self._first:
                 at = self._first[byte] = self._body.find(byte, self._start, self._end)
                 if at < 0:
-                    self._absent.add(byte)
-                    return True
-        return False
+                    self._absent += bytes((byte,))
+                    return None
+        return rare
 
     def places(self, raw: bytes) -> Iterator[int]:
-        """The places of these bytes: those of the rarest one are looked at, if they are few."""
-        if self._lacks(raw):
+        """The places of these bytes: those of a rare one are looked at, if they are few."""
+        rare = self._rare(raw)
+        if rare is None:
             return
-        body, start, end, often = self._body, self._start, self._end, self._sample.count
-        index = min(range(len(raw)), key=lambda number: often(raw[number]))
-        byte = raw[index]
-        if not often(byte):
+        body, start, end = self._body, self._start, self._end
+        if rare:
+            byte, index = rare[0], raw.find(rare[:1])
             at = self._first[byte]
             for _ in range(_FEW_PLACES):
                 if at - index >= start and body.startswith(raw, at - index, end):
@@ -137,7 +137,7 @@ class LongPart:
         if next(self.places(raw), -1) >= 0:
             return True
         for form in _coded_forms(raw):
-            if self._lacks(form):
+            if self._rare(form) is None:
                 continue
             self._searches += 1
             if len(raw) < _CODED_SIZE or self._searches <= _FEW_SEARCHES:

@@ -75,7 +75,7 @@ def compile_into(folder: Path, *flags: str) -> Path:
     digest = f'-DSOURCE_DIGEST="{_digest()}"'
     headers = f"-I{sysconfig.get_path('include')}"
     new, new_digest = extension.with_suffix(".new"), folder / "_spans.sha256.new"
-    command = [*linker, "-O2", "-Wall", *flags, digest, headers, str(_SOURCE), "-o", str(new)]
+    command = [*linker, "-O3", "-Wall", *flags, digest, headers, str(_SOURCE), "-o", str(new)]
     subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  # as Python itself was compiled
     new_digest.write_text(sha256(new.read_bytes()).hexdigest(), "ascii")
     new.replace(extension)  # a running process keeps the one that it has loaded
