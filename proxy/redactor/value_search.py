@@ -97,8 +97,10 @@ class LongPart:
         self._coded: bytes | None = None  #: what may be base64 in it, once needed
 
     def _rare(self, raw: bytes) -> bytes | None:
-        """Return which of these bytes are rare in it; ``None``: it lacks one. To look for one takes a
-        tenth of the time that a search for all takes, and tells for other values, too.
+        """Return which of these bytes are rare in it; ``None``: it lacks one.
+
+        To look for one takes a tenth of the time that a search for all takes, and tells for other
+        values, too.
         """
         rare = raw.translate(None, self._often)
         if rare and len(rare.translate(None, self._absent)) < len(rare):
