@@ -503,19 +503,26 @@ async def test_a_delete_is_in_doubt_for_a_create_that_got_its_id_and_is_still_be
     assert await one.counts() == (0, 0, 0)
 
 
-async def test_a_delete_waits_for_the_name_that_a_create_is_just_getting():
-    """It was given before the delete began, and stored behind its look: the record stayed for good."""
+@table("first", [True, False])
+async def test_a_delete_waits_for_the_name_that_a_create_is_just_getting(first):
+    """It was given before the delete began or ended, and stored behind its look: the record stayed
+    for good. ``first``: whether the delete has begun by then.
+    """
     one = await desk("current")
     create = await one.send("POST /p", ANN)
+    delete = await one.send("DELETE /p/1") if first else None
     gate = one.store.pause("commit", times=None)  # which applies them in their order
     named = asyncio.ensure_future(create.answer(201, {"id": 1, **create.json}))
     await gate.reached()
-    delete = await one.send("DELETE /p/1")
-    deleted = asyncio.ensure_future(delete.answer(204))
+
+    async def end():
+        await (delete or await one.send("DELETE /p/1")).answer(204)
+
+    ended = asyncio.ensure_future(end())
     for _ in range(50):  # unless it waits
         await asyncio.sleep(0)
     gate.open()
-    await asyncio.gather(named, deleted)
+    await asyncio.gather(named, ended)
     await (await one.send("GET /p/1")).answer(404, {"error": "not found"})
     await later(one)
     assert await one.counts() == (0, 0, 0)
