@@ -515,7 +515,7 @@ async def test_a_delete_waits_for_the_name_that_a_create_is_just_getting(first):
     named = asyncio.ensure_future(create.answer(201, {"id": 1, **create.json}))
     await gate.reached()
 
-    async def end():
+    async def end() -> None:
         await (delete or await one.send("DELETE /p/1")).answer(204)
 
     ended = asyncio.ensure_future(end())
