@@ -63,18 +63,7 @@ def erase_records(arguments: Arguments) -> int:
     content = _content()
     with contextlib.closing(remote.remote(arguments)) as instance:
         records, meta = _all(instance, "erase" if arguments.yes else "find", content, arguments)
-    lines = [_line(one) for one in records]
-    left = [one for one in records if arguments.yes and not one["erased"]]
-    end = "Nothing was deleted: say --yes to delete these records."
-    end = "" if arguments.yes or not records else end
-    data = {
-        **meta,
-        "records": [_named(one) for one in records],
-        "erased": arguments.yes and not left,
-    }
-    text = "\n".join([*lines, _counted(records, meta), *_hints(records), *([end] if end else [])])
-    command.show(arguments, data, text)
-    return FAULT if left or meta.get("unreadable") else OK
+    return _show_erased(arguments, records, meta, [_counted(records, meta), *_hints(records)])
 
 
 def erase_again(arguments: Arguments) -> int:
@@ -86,21 +75,22 @@ def erase_again(arguments: Arguments) -> int:
             content = {"deleted": dict(islice(names.items(), start, start + _DELETED))}
             part, meta = _all(instance, "erase" if arguments.yes else "find", content, arguments)
             records += part
-    left = [one for one in records if arguments.yes and not one["erased"]]
-    text = [
-        *map(_line, records),
-        f"{len(names)} records were deleted since; {len(records)} are back",
-    ]
+    meta |= {"deleted": len(names), "unclear": unclear}
+    text = [f"{len(names)} records were deleted since; {len(records)} are back"]
     if unclear:
-        text.append(
-            f"{unclear} lines tell of deletes without naming records, or that were in doubt"
-        )
+        text.append(f"{unclear} deletes are in doubt, or name no record: look at their lines")
+    return _show_erased(arguments, records, meta, text)
+
+
+def _show_erased(
+    arguments: Arguments, records: list[Any], meta: dict[str, Any], text: list[str]
+) -> int:
+    """Show what was, or would be, deleted; the exit status."""
+    left = [one for one in records if arguments.yes and not one["erased"]]
     if records and not arguments.yes:
         text.append("Nothing was deleted: say --yes to delete these records.")
-    data = {
-        **meta, "deleted": len(names), "unclear": unclear,
-        "records": [_named(one) for one in records], "erased": arguments.yes and not left,
-    }  # fmt: skip
+    named = [_named(one) for one in records]
+    data = {**meta, "records": named, "erased": arguments.yes and not left}
     command.show(arguments, data, [*map(_line, records), *text])
     return FAULT if left or meta.get("unreadable") else OK
 
@@ -120,10 +110,11 @@ def _deleted_since(arguments: Arguments) -> tuple[dict[str, str], int]:
     for line in _delete_lines(arguments):
         if str(line.get("at")) <= since or "files" in line or line.get("operation") in _MOVES:
             continue
-        reason = line.get("reason", REPEATED)
-        if reason == REPEATED and line.get("records"):
+        if (reason := line.get("reason")) in (MARKED, REPEATED):
+            continue  # it ended nothing then: who has the key may have been made again since
+        if reason is None and line.get("records"):
             names |= {one: max(line["at"], names.get(one, "")) for one in line["records"]}
-        elif reason != MARKED:
+        else:
             unclear += 1
     return names, unclear
 

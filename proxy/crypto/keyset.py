@@ -88,7 +88,7 @@ class Keyset(Secret):
 
     def wrap(self, master: MasterKey) -> bytes:
         """The keyset as a blob that may be stored: only the environment's name is readable."""
-        name = self.environment.encode()
+        name, ids = self.environment.encode(), self.ids
         head = _FORMAT + len(name).to_bytes(2, "big") + name
         content: dict[str, Any] = {
             "primary": self._primary.hex(),
@@ -97,7 +97,7 @@ class Keyset(Secret):
             "token": _armor(self._roots.token),
             "rooted": self.rooted,
             "older tokens": [_armor(root) for root in self._roots.older_tokens],
-            "created at": self.created_at,
+            "created at": {one: at for one, at in self.created_at.items() if one in ids},
         }
         rare = {"older hash": self._roots.older_hash, "audit": self._roots.audit}
         content.update({name: _armor(root) for name, root in rare.items() if root is not None})

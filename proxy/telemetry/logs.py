@@ -239,9 +239,7 @@ class _Repeats:
         if span.lines <= _FIRST:
             return event
         if span.lines == _FIRST + 1:
-            with suppress(
-                RuntimeError
-            ):  # no loop runs here: the next such line closes it, or the end
+            with suppress(RuntimeError):  # without a loop the next such line closes it, or the end
                 get_running_loop().call_later(
                     span.end - now, self._close, said, span,
                     context=Context(),  # of no request
@@ -259,7 +257,7 @@ class _Repeats:
         """Forget a span, and tell how many lines were left out."""
         if self._spans.get(said) is not span:
             return
-        del self._spans[said]
+        self._spans.pop(said, None)  # another thread may just have done so
         if span.lines > _FIRST:
             named = {name: span.event[name] for name, _ in said}
             level, room, text = (named.pop(name) for name in ("level", "room", "event"))

@@ -114,6 +114,12 @@ async def _gone_everywhere(desks: list[Desk], ident: int) -> None:
         assert await desk.counts() == (0, 0, 0)
 
 
+async def _create_first(desk: Desk) -> None:
+    """The record with the id 1, which a delete then ends."""
+    first = await desk.send("POST /p", {"code": "code 1", "name": "Name Number 1"})
+    await first.answer(201, {**first.json, "id": 1})
+
+
 @pytest.mark.parametrize(("known", "overlaps"), [(False, True), (False, False), (True, False)])
 async def test_a_create_at_one_knows_of_the_delete_of_its_id_at_the_other(
     known: bool, overlaps: bool
@@ -126,8 +132,7 @@ async def test_a_create_at_one_knows_of_the_delete_of_its_id_at_the_other(
     try:
         one, two = model.desks
         if known:
-            first = await one.send("POST /p", {"code": "code 1", "name": "Name Number 1"})
-            await first.answer(201, {**first.json, "id": 1})
+            await _create_first(one)
         create = await one.send("POST /p", {"code": "code 2", "name": "Name Number 2"})
         delete = await two.send("DELETE /p/1")
         if known:
@@ -154,8 +159,7 @@ async def test_a_name_is_not_given_where_a_whole_delete_came_between(
     try:
         one, two = model.desks
         if known:
-            first = await one.send("POST /p", {"code": "code 1", "name": "Name Number 1"})
-            await first.answer(201, {**first.json, "id": 1})
+            await _create_first(one)
         call = create = await one.send("POST /p", {"code": "code 2", "name": "Name Number 2"})
         if lost:
             await create.exchange.failed(True)

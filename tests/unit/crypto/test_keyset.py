@@ -74,7 +74,15 @@ def test_keys_and_roots_tell_when_they_were_made():
     made = {keyset.data_keys[-1]: 5, keyset.hash_roots[-1]: 7, keyset.token_roots[-1]: 7}
     assert keyset.created_at == made
     assert keyset.rotated().created_at == made
+    less = Keyset.unwrap(
+        keyset.without_older_hash().without(keyset.data_keys[:1]).wrap(MASTER), MASTER
+    )
+    assert less.created_at == made
     whole = Keyset.create("test").date(None, 9)
+    later = whole.rotated()
+    assert Keyset.unwrap(later.without(whole.data_keys).wrap(MASTER), MASTER).created_at == (
+        dict.fromkeys([*whole.hash_roots, *whole.token_roots], 9)
+    )
     assert whole.created_at == dict.fromkeys(whole.ids, 9)
 
 
