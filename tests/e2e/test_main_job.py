@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.conftest import World
 from tests.support.application import Misbehaviour, found_in
 from tests.support.files import rewrite
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
 from tests.support.people import ANN, MARKERS
 from tests.support.real.inside import counts
 from tests.support.table import collected, told
@@ -279,7 +279,7 @@ async def test_concurrent_updates_of_one_record_end_in_one_of_them_whole(world: 
     await asyncio.gather(*(world.call("PATCH", "/people/1", 200, json=person) for person in people))
     seen = await world.call("GET", "/people/1", 200)
     assert {key: seen[key] for key in ("name", "email", "born")} in people
-    await world.become("domicile_records", 0, state="staged")
+    await until(lambda: not world.in_doubt())
 
 
 async def test_the_page_of_a_search_asks_for_its_pictures_without_telling_who_was_looked_for(
