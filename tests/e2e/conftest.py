@@ -71,7 +71,9 @@ class World:
         with contextlib.closing(sqlite3.connect(self.instance.data / "vault.db")) as file:
             names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 's_*'"
             tables = [name for (name,) in file.execute(names)]
-            return sum(file.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables)
+            return sum(
+                file.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables
+            )
 
 
 @pytest.fixture

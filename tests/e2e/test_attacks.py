@@ -409,7 +409,8 @@ async def test_an_id_that_is_given_again_belongs_to_the_new_record(scene: Scene)
         "born": "2001-02-03",
         "id": ident,
     }
-    await until(lambda: scene.world.in_doubt() == 1)  # the one before, for its e-mail may still be there
+    # The one before is in doubt: its e-mail may still be there.
+    await until(lambda: scene.world.in_doubt() == 1)
     await scene.call("DELETE", f"/people/{ident}", status=204)
     await until(lambda: not scene.world.in_doubt())
 
