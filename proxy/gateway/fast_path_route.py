@@ -106,7 +106,8 @@ def _same_fields(
         if all(plans[view] is None for view in operation.endpoint.views or (None,)):
             plans = None  # whoever calls
     request = Request(head.method, head.target, headers, b"")
-    lines = rewriting.request_head(request, None, address).partition(b"\r\n")[2][:-2]
+    begun = rewriting.request_head(request, None, address, body=bool(head.length), target=False)
+    lines = begun.partition(b"\r\n")[2][:-2]
     reads = head.method in rewriting.READS
     if_none_match = field(head.headers, b"if-none-match") if reads else None
     marks = entity_tags.tag_marks(field(head.headers, b"if-match") or b"")

@@ -52,11 +52,12 @@ _DIGEST: Final = re.compile(
 #: Fields with a signature of the whole message, such as those of webhooks: who has its key, as the
 #: application has, could find values by trying.
 _SIGNATURE: Final = re.compile(
-    rb"signature(?:-input)?|.+-(?:signature|sig|hmac)(?:-(?:sha-?|v)?[0-9]+)?"
+    rb"signature(?:-input)?|.+-(?:signature|sig|hmac)(?:-(?:(?:sha-?|v)?[0-9]+|ed25519))?"
 )
 #: By the standard, and the drafts before it, a signature says of what it is (RFC 9421).
 _OF_ITS_OWN: Final = frozenset({b"signature", b"signature-input"})
-_OF_CHANGED: Final = re.compile(rb"digest|@query|@target-uri|request-target", re.IGNORECASE)
+_OF_BODY: Final = re.compile(rb"digest", re.IGNORECASE)
+_OF_TARGET: Final = re.compile(rb"@(?:query|path|target-uri)|request-target", re.IGNORECASE)
 _FRAMING: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"connection", b"te", b"upgrade", b"trailer"}
 )
@@ -102,7 +103,6 @@ HASH: Final = b"\0"
 
 #: Methods whose answer a caller may have already.
 READS: Final = frozenset({"GET", "HEAD"})
-_BODILESS: Final = READS | {"DELETE"}
 
 _of_request: Final = Spellings(
     lambda name: _REQUEST.get(
@@ -139,11 +139,14 @@ def interim_fields(headers: RawHeaders) -> RawHeaders:
     return tuple([field for field in headers if parts[field[0]] == _AS_IT_IS])
 
 
-def request_head(request: Request, length: int | None, address: UpstreamAddress) -> bytes:
+def request_head(
+    request: Request, length: int | None, address: UpstreamAddress, *, body: bool, target: bool
+) -> bytes:
     """The head of a rewritten request with a body of ``length`` bytes in no coding; ``None``: there
     is no body at all.
 
-    If it has no Host field, it gets that of ``address``. Whether an answer is still the one that
+    If it has no Host field, it gets that of ``address``. ``body``, ``target``: whether these may be
+    others than the caller sent. Whether an answer is still the one that
     the caller has, the application is not asked: it knows tokens only.
     """
     parts = _of_request
@@ -162,7 +165,7 @@ def request_head(request: Request, length: int | None, address: UpstreamAddress)
         elif part == _UNEXPECTED and (not reads or field[1] == b"*"):
             lines.append(b"%b: %b\r\n" % (field[0], entity_tags.own_tag(field[1])))
         elif (part == _SINCE and not reads) or (
-            part == _SIGNED and _signature_holds(field[0].lower(), request, length)
+            part == _SIGNED and _signature_holds(field[0].lower(), request, body, target)
         ):
             lines.append(b"%b: %b\r\n" % field)
     if length is not None:
@@ -171,12 +174,13 @@ def request_head(request: Request, length: int | None, address: UpstreamAddress)
     return b"".join(lines)
 
 
-def _signature_holds(name: bytes, request: Request, length: int | None) -> bool:
+def _signature_holds(name: bytes, request: Request, body: bool, target: bool) -> bool:
     """Whether a signature is of nothing that may have been changed."""
-    if not length and request.target.find(b"?") < 0 and request.method in _BODILESS:
+    if not (body or target):
         return True
-    own = [value for key, value in request.headers if key.lower() in _OF_ITS_OWN]
-    return name in _OF_ITS_OWN and not any(map(_OF_CHANGED.search, own))
+    own = b"".join([value for key, value in request.headers if key.lower() in _OF_ITS_OWN])
+    lost = (body and _OF_BODY.search(own)) or (target and _OF_TARGET.search(own))
+    return name in _OF_ITS_OWN and not lost
 
 
 @lru_cache(maxsize=256)  # callers are programs of few kinds; the bounds on heads bound each value

@@ -205,7 +205,8 @@ class RedactedHandler:
     ) -> Call:
         body = redacted.body
         has_body = body or job.fields.chunked or rewriting.declared_length(incoming.raw) is not None
-        head = rewriting.request_head(redacted, len(body) if has_body else None, job.address)
+        length, moved = len(body) if has_body else None, redacted.target != incoming.target
+        head = rewriting.request_head(redacted, length, job.address, body=bool(body), target=moved)
         if upgrade:
             head = head[:-2] + UPGRADE
 
