@@ -22,9 +22,12 @@ from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import psutil
 
+from proxy.storage.postgres.address import parse_address
 from tests.support.patience import PATIENCE
 from tests.support.ports import hold_port
 from tests.support.tree import ROOT
@@ -326,6 +329,29 @@ def fresh_address(**parameters: str) -> str:
     """
     patient = {"pool": "4", "timeout": f"{min(PATIENCE, 60):.0f}"}
     return shared().address(f"t{secrets.token_hex(8)}", **{**patient, **parameters})
+
+
+async def beside(uri: str, text: str, *values: Any) -> list[Any]:
+    """What a statement answers on a connection of its own."""
+    address = parse_address(uri)
+    connection = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    try:
+        return list(await connection.fetch(text, *values))
+    finally:
+        await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def holding(uri: str, text: str) -> AsyncIterator[None]:
+    """A session of somebody else, in a transaction that a statement has begun."""
+    address = parse_address(uri)
+    other = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    await other.execute(f"BEGIN; {text}")
+    try:
+        yield
+    finally:
+        await other.execute("ROLLBACK")
+        await other.close()
 
 
 def _keep(folder: Path) -> None:

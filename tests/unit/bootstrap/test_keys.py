@@ -20,7 +20,7 @@ from proxy.vault.maintenance import key_rotation, rewrap, wrapper
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
 
 
 def _no_log() -> AuditLog:
@@ -232,11 +232,11 @@ async def test_a_hash_root_that_one_replica_alone_adds_stays_known_whatever_it_r
     shop,
 ):
     shop.store.replicas = Alone()
-    async with (await shop.open((0.4, 0.0, 90.0))).running() as keys:
+    async with (await shop.open((1.0, 0.0, 90.0))).running() as keys:
         vault = shop.vaults[0]
         before = await vault.store.note("keyset:default")
         rotation = asyncio.create_task(keys.rotate(KeyKind.HASH))
-        await asyncio.sleep(0.2)
+        await until(lambda: vault.keyset.live_hash_roots[0].late)
         await keys.follow("default")  # of a note that was written shortly before
         known = vault.keyset.live_hash_roots[0]
         asked = vault.both_roots._write == vault.both_roots._commit
