@@ -27,15 +27,8 @@ from proxy.net.listener import Address, Certificates, Connections, MutualCertifi
 from proxy.net.proxy_protocol import Preambles
 from proxy.net.reply import CallLimits, UpstreamAddress
 from proxy.net.sockets import taken_over
-from proxy.net.tls import (
-    CertificateFiles,
-    ClientTls,
-    ListenerCertificates,
-    TlsPolicy,
-    client_context,
-    date_faults,
-    read_certificate,
-)
+from proxy.net.tls import CertificateFiles, ClientTls, client_context
+from proxy.net.tls_context import ListenerCertificates, TlsPolicy, date_faults, read_certificate
 from proxy.redactor.rules import Endpoint, RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -129,7 +122,9 @@ def open_listeners(
 def check_listeners(settings: Settings) -> None:
     """Raise as a start would for the listeners' TLS files, and for expired certificates."""
     if settings.listen.tls.certificate:
-        material = read_certificate(_pairs(settings), settings.listen.tls.clients)
+        material = read_certificate(
+            _pairs(settings), settings.listen.tls.clients, settings.listen.tls.clients_crl
+        )
         _refuse_nameless(settings, material)
         if faults := date_faults(material, datetime.now(UTC)):
             raise VaultError(Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults))
@@ -169,6 +164,7 @@ def _tls_policies(settings: Settings) -> dict[str, TlsPolicy]:
         name: TlsPolicy(
             strict=tls.require_sni in (name, "both"),
             clients=tls.clients if tls.clients_at in (name, "both") else None,
+            crl=tls.clients_crl if tls.clients_at in (name, "both") else None,
             required=tls.clients_required,
         )
         for name in ("proxy", "vault")

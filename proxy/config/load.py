@@ -217,9 +217,16 @@ def _callers_tls(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]
     if certificates is None or keys is None:
         return []  # told already
     if not certificates:
-        idle = [name for name in ("listen.tls.key", "listen.tls.clients") if values.get(name)]
+        idle = [
+            name
+            for name in ("listen.tls.key", "listen.tls.clients", "listen.tls.clients_crl")
+            if values.get(name)
+        ]
         text = "does nothing without a certificate: name its file with listen.tls.certificate"
         return [Detail(settings[name].source, f"{name} {text}") for name in idle]
+    if values.get("listen.tls.clients_crl") and not values.get("listen.tls.clients"):
+        text = "listen.tls.clients_crl does nothing without listen.tls.clients: name both"
+        return [Detail(settings["listen.tls.clients_crl"].source, text)]
     at, clients_at = values.get("listen.tls.at"), values.get("listen.tls.clients_at")
     if values.get("listen.tls.clients") and at not in (None, "both", clients_at):
         text = (

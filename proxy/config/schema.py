@@ -49,6 +49,8 @@ SETTINGS: Final[dict[str, Setting]] = {
         "The listeners at which callers present a certificate."),
     "listen.tls.clients_required": Setting("true", parsers.true_or_false, "true or false",
         "With false, a caller may present no certificate; one that is presented must be valid."),
+    "listen.tls.clients_crl": Setting("none", parsers.word_or("none", parsers.path), "a PEM file of revocation lists, such as /etc/domicile/clients.crl, or none",
+        "The revocation lists (RFC 5280) of the authorities of callers, one of each; a certificate in one of them is refused. none: no certificate is revoked."),
     "listen.tls.hsts": Setting("180d", parsers.word_or("0", parsers.duration, 0), "a number and a unit, such as 180d, or 0",
         "How long browsers that used the vault over TLS must use only TLS for its host (RFC 6797); 0: the field is not sent."),
     "listen.proxy_protocol": Setting("false", parsers.true_or_false, "true or false",

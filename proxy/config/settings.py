@@ -41,6 +41,7 @@ class ListenTls:
     clients: Path | None  #: authorities that vouch for callers; none: callers show no certificate
     clients_at: Literal["vault", "proxy", "both"]
     clients_required: bool
+    clients_crl: Path | None  #: lists of what the authorities have revoked; none: they revoke none
     hsts: int  #: for how long browsers come over TLS alone, in milliseconds; 0: not told
 
     def secures(self, listener: str) -> bool:

@@ -1,4 +1,5 @@
-"""Public keys in PEM: those that sign the audit log, and the certificates of listeners.
+"""Public keys in PEM: those that sign the audit log, the certificates of listeners, and who vouches
+for those of callers.
 
 A keyed hash ties the lines of the log together, Ed25519 (RFC 8032) signs them. Verifying signatures
 needs the public half alone, and whoever has that cannot write a line.
@@ -6,7 +7,7 @@ needs the public half alone, and whoever has that cannot write a line.
 
 import re
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -99,3 +100,61 @@ def parse_certificate(pem: bytes) -> Certificate:
         names = ()  # the common name no longer counts (RFC 9525 section 6.4.4)
     begins = max(certificate.not_valid_before_utc for certificate in chain)
     return Certificate(names, begins, min(certificate.not_valid_after_utc for certificate in chain))
+
+
+class Trust(NamedTuple):
+    """Authorities of callers' certificates, and what these have revoked (RFC 5280 section 5)."""
+
+    authorities: frozenset[bytes]
+    #: issuer and serial number of certificates that are not valid any more
+    revoked: frozenset[tuple[bytes, int]] = frozenset()
+    ends: datetime | None = None  #: of the first list that is due for a new one
+
+    def loses(self, after: "Trust | None") -> bool:
+        """Whether ``after`` may trust a certificate no more that this one trusts."""
+        return after is None or not (
+            self.authorities <= after.authorities and after.revoked <= self.revoked
+        )
+
+
+class RevocationError(ValueError):
+    """A file of revocation lists that cannot be used, with the reason."""
+
+
+_LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
+
+
+def parse_trust(authorities: bytes, lists: bytes | None) -> Trust:
+    """Read PEM files with authorities and, unless ``None``, a revocation list of each of them.
+
+    ``ValueError`` for authorities that cannot be read, ``RevocationError`` for the lists.
+    """
+    from cryptography import x509  # as above
+    from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPublicKeyTypes
+
+    trusted = x509.load_pem_x509_certificates(authorities)
+    fingerprints = frozenset(one.public_bytes(Encoding.DER) for one in trusted)
+    if lists is None:
+        return Trust(fingerprints)
+    if b"-----BEGIN CERTIFICATE-----" in lists or b"-----BEGIN TRUSTED CERT" in lists:
+        raise RevocationError("holds a certificate, which would be trusted: leave it out")
+    try:
+        read = [x509.load_pem_x509_crl(block) for block in _LIST.findall(lists)]
+    except ValueError:
+        read = []
+    if not read:
+        raise RevocationError(
+            "holds no revocation list in the PEM format; of DER, openssl crl -inform DER makes one"
+        )
+    for authority in trusted:
+        key = cast("CertificateIssuerPublicKeyTypes", authority.public_key())
+        if not any(one.issuer == authority.subject and one.is_signature_valid(key) for one in read):
+            raise RevocationError(
+                f"holds no list of the authority {authority.subject.rfc4514_string()!r}: all its "
+                "callers would be refused"
+            )
+    ends = [one.next_update_utc for one in read if one.next_update_utc is not None]
+    revoked = frozenset(
+        (one.issuer.public_bytes(), entry.serial_number) for one in read for entry in one
+    )
+    return Trust(fingerprints, revoked, min(ends) if ends else None)

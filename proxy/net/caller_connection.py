@@ -305,6 +305,14 @@ class CallerConnection(BareConnection):
         elif idle and not self._queue:
             self.force_close()
 
+    def expire(self) -> None:
+        """End the connection as its caller proves nothing any more, a stream at once."""
+        current = self._current
+        if self._feed is not None or (current is not None and current.lasting):
+            self.force_close()
+        else:
+            self.finish()
+
     def force_close(self) -> None:
         """End the connection once the written bytes are sent."""
         self._ending = True

@@ -24,11 +24,12 @@ from aiohttp import web
 
 from proxy.clock import Clock
 from proxy.errors import Code, Detail, VaultError
-from proxy.net import tls
+from proxy.net import tls, tls_context
 from proxy.net.caller_connection import CallerServer
 from proxy.net.server import finish_open_requests, time_heads
 from proxy.net.sockets import BACKLOG, cannot_listen, host_and_port, local_socket
-from proxy.net.tls import CertificateFiles, ListenerCertificates, TlsPolicy
+from proxy.net.tls import CertificateFiles
+from proxy.net.tls_context import ListenerCertificates, TlsPolicy
 from proxy.net.tls_transport import OUTCOMES, TlsListener
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -234,16 +235,16 @@ class Certificates:
         self._metrics = metrics
         self._clock = clock
         self._accept = accept
-        self._clients = next(
-            (one.clients for one in policies.values() if one.clients is not None), None
-        )
-        files = [file for pair in pairs for file in (pair.certificate, pair.key)] + [self._clients]
+        self._clients = next((one.clients for one in policies.values() if one.clients), None)
+        self._crl = next((one.crl for one in policies.values() if one.crl), None)
+        files = [file for pair in pairs for file in (pair.certificate, pair.key)]
+        files += [self._clients, self._crl]
         self._files = tuple(file for file in files if file is not None)
         self.state = Reload(metrics, "certificates")
         self._failures = metrics.cell("domicile_tls_reload_failures_total")
         self._success = metrics.cell("domicile_tls_reload_success_timestamp_seconds")
         self._watcher = FileWatcher(self._print, settled=True)
-        self.material = tls.read_certificate(self._pairs, self._clients)
+        self.material = tls_context.read_certificate(self._pairs, self._clients, self._crl)
         accept(self.material)
         for fault in self._date_faults(self.material):
             _tls_log.error(
@@ -253,7 +254,7 @@ class Certificates:
             )
         self.listeners = {
             name: TlsListener(
-                tls.context(self.material, one), partial(self._count, name), clock=clock
+                tls_context.context(self.material, one), partial(self._count, name), clock=clock
             )
             for name, one in policies.items()
         }
@@ -272,7 +273,7 @@ class Certificates:
         self._metrics.cell("domicile_tls_handshakes_total", listener, outcome).value += 1
 
     def _date_faults(self, material: ListenerCertificates) -> list[Detail]:
-        return tls.date_faults(material, datetime.fromtimestamp(self._clock() / 1000, UTC))
+        return tls_context.date_faults(material, datetime.fromtimestamp(self._clock() / 1000, UTC))
 
     def _adopted(self) -> None:
         self.state.succeeded()
@@ -282,6 +283,9 @@ class Certificates:
                 "domicile_tls_certificate_end_timestamp_seconds", loaded.certificate.names[0]
             )
             ends.value = loaded.certificate.ends.timestamp()
+        if (trust := self.material.trust) is not None and trust.ends is not None:
+            due = self._metrics.cell("domicile_tls_revocation_list_end_timestamp_seconds")
+            due.value = trust.ends.timestamp()
 
     # ------------------------------------------------ what is read again
 
@@ -303,13 +307,13 @@ class Certificates:
         """
         self._watcher.mark_read()
         try:
-            material = tls.read_certificate(self._pairs, self._clients)
+            material = tls_context.read_certificate(self._pairs, self._clients, self._crl)
             if faults := self._date_faults(material):
                 raise VaultError(
                     Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults)
                 )
             contexts = {
-                name: tls.context(material, self._policies[name]) for name in self.listeners
+                name: tls_context.context(material, self._policies[name]) for name in self.listeners
             }
             self._accept(material)
         except VaultError as error:
@@ -318,9 +322,10 @@ class Certificates:
         changed = [one.certificate for one in material.certificates] != [
             one.certificate for one in self.material.certificates
         ]
+        before, self.material = self.material.trust, material
+        ended = before is not None and before.loses(material.trust)
         for name, context in contexts.items():
-            self.listeners[name].context = context
-        self.material = material
+            self.listeners[name].renew(context, ended=ended)
         self._adopted()
         if changed:
             _tls_log.info("new certificates are active", count=len(material.certificates))

@@ -228,6 +228,12 @@ class ApplicationConnection(_TimedConnection):
         seconds = 10 * _KEEP_SECONDS if busy else _KEEP_SECONDS
         self._next_keepalive_close_time = asyncio.get_running_loop().time() + seconds
 
+    def expire(self) -> None:
+        """End the connection behind the answer under way: its caller proves nothing any more."""
+        self.ending = True
+        if self.idle_since is not None:
+            self.force_close()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop waiting: the caller has gone."""
         super().connection_lost(exc)

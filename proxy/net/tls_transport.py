@@ -15,6 +15,7 @@ never reads its answer (``test_a_caller_that_says_it_sends_nothing_more_gets_its
 import asyncio
 import ssl
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any, Final, Protocol, cast
 
 from proxy.clock import Clock, system_clock
@@ -48,6 +49,9 @@ class ListenerPort(Protocol):
     def ended(self, connection: "TlsConnection", outcome: str) -> None:
         """End its handshake; called once."""
 
+    def left(self, connection: "TlsConnection") -> None:
+        """Take leave of a connection."""
+
 
 class TlsConnection(asyncio.Transport, asyncio.Protocol):
     """The server's side of TLS on one connection.
@@ -70,6 +74,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         self._closing = False
         self._paused = False
         self._half = False  #: the caller has ended its side, and the user stays
+        self._valid_until = inf  #: the caller's certificate, if it showed one
 
     # ------------------------------------------------ the protocol of the plain transport
 
@@ -104,6 +109,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         """The connection has gone."""
         self._closing = True
         if self._open:
+            self._home.left(self)
             self._user.connection_lost(exc)
         else:
             self._finish("left")
@@ -129,20 +135,19 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         except ssl.SSLError as error:
             self._refuse(getattr(self._tls, "refused", "") or _REASONS.get(error.reason, "failed"))
             return
-        if self._is_outlived():
+        # a session that goes on is not verified anew, and authorities may have changed meanwhile
+        certificate = self._tls.getpeercert()
+        ends = min(self._valid_until, valid_until(certificate)) if certificate else inf
+        if certificate and self._home.clock() >= ends:
             self._refuse("bad_certificate")
             return
+        self._valid_until = ends
         self._flush()
         self._open = True
         self._finish("done")
         self._user.connection_made(self)
         if self._in.pending:
             self._deliver()
-
-    def _is_outlived(self) -> bool:
-        """Whether a session goes on whose certificate has ended: none is verified anew then."""
-        certificate = (self._tls.session_reused and self._tls.getpeercert()) or {}
-        return bool(certificate) and self._home.clock() >= valid_until(certificate)
 
     def _refuse(self, outcome: str) -> None:
         """Send the alert, and wait a moment for the caller's end: a reset would discard it."""
@@ -168,8 +173,18 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
 
     # ------------------------------------------------ plain text of the caller
 
+    def distrust(self) -> None:
+        """End the connection if its caller shows a certificate: one of until now counts no more."""
+        if not self._open:
+            self._valid_until = -inf
+        elif self._valid_until < inf:
+            self._valid_until = -inf
+            cast("Any", self._user).expire()
+
     def _deliver(self) -> None:
         """Hand over complete data, unless it is held back."""
+        if self._valid_until < inf and self._home.clock() >= self._valid_until:
+            self.distrust()
         if self._paused or self._closing:
             return
         pieces: list[bytes] = []
@@ -336,6 +351,7 @@ class TlsListener:
         self.patience = patience
         self.clock = clock
         self.shaking: set[TlsConnection] = set()  #: connections whose handshake is not complete
+        self._open: set[TlsConnection] = set()  #: those whose handshake is
         self._observe = observe
 
     def __call__(self, connection: asyncio.Protocol) -> TlsConnection:
@@ -349,7 +365,22 @@ class TlsListener:
     def ended(self, connection: TlsConnection, outcome: str) -> None:
         """End a handshake."""
         self.shaking.discard(connection)
+        if outcome == "done":
+            self._open.add(connection)
         self._observe(outcome)
+
+    def left(self, connection: TlsConnection) -> None:
+        """Forget a connection."""
+        self._open.discard(connection)
+
+    def renew(self, context: ssl.SSLContext, *, ended: bool) -> None:
+        """Meet new connections with another context; ``ended``: certificates that callers have
+        shown may not be valid any more, and whoever has shown one has to do so again.
+        """
+        self.context = context
+        if ended:
+            for connection in [*self.shaking, *self._open]:
+                connection.distrust()
 
     def close(self) -> None:
         """End the connections whose handshake is not complete."""

@@ -147,6 +147,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "bad_certificate (of the caller), late (not complete in time), left (the caller went away), failed (anything else)."),
     "domicile_tls_certificate_end_timestamp_seconds": MetricSpec("gauge", ("name",),
         "Expiry of the certificate presented to callers, or of the first one in its chain that expires."),
+    "domicile_tls_revocation_list_end_timestamp_seconds": MetricSpec("gauge", (),
+        "When the first of the callers' revocation lists is due for a new one; after that no caller with a certificate is accepted."),
     "domicile_tls_reload_success_timestamp_seconds": MetricSpec("gauge", (), "When the files for TLS towards callers were last reloaded."),
     "domicile_tls_reload_failures_total": MetricSpec("counter", (),
         "Changes of the files for TLS towards callers that could not be used; the previous ones stayed active."),

@@ -264,6 +264,56 @@ async def test_callers_show_certificates_where_the_settings_ask_for_them(
     assert await greeted(port(instance.proxy), trusting(authority), "localhost") == "vault.test"
 
 
+@pytest.mark.parametrize("lost", ["revoked", "authority", "neither"])
+async def test_a_caller_whose_certificate_is_not_valid_any_more_is_not_answered(
+    instance: Instance, authority: Authority, lost: str, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other, trusted = Authority(tmp_path / "other"), tmp_path / "tls" / "clients.pem"
+    shutil.copy(authority.certificate, trusted)
+    revocations = authority.revoke()
+    instance.environment |= {
+        "DOMICILE__LISTEN__TLS__CLIENTS": str(trusted),
+        "DOMICILE__LISTEN__TLS__CLIENTS_AT": "both",
+        "DOMICILE__LISTEN__TLS__CLIENTS_CRL": str(revocations),
+    }
+    await instance.start()
+    own, good = authority.issue("lost.test"), authority.issue("good.test")
+    known = "/.well-known/oauth-authorization-server"
+    places = [(port(instance.proxy), "/other"), (port(instance.vault), known)]
+    async with contextlib.AsyncExitStack() as stack:
+        open_ones = []
+        for place, target in places:
+            caller = RawClient(place, trusting(authority, own=own), "localhost")
+            open_ones.append((await stack.enter_async_context(caller), target))
+            for _ in range(3):
+                assert (await caller.ask(get(target))).status == 200
+        if lost == "authority":
+            replace(Pair(trusted, trusted), Pair(other.certificate, other.certificate))
+            other.revoke()
+            revocations.write_bytes((tmp_path / "other" / "revoked.crl").read_bytes())
+        else:  # a new list may take nothing from anybody
+            authority.revoke(*[own] * (lost == "revoked"), days=2)
+        await instance.logged("the same certificates were reloaded")
+        for caller, target in open_ones:
+            if lost == "neither":
+                assert (await caller.ask(get(target))).status == 200
+            else:
+                with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                    await caller.ask(get(target))
+    for place, target in places:
+        for shown, accepted in ((own, lost == "neither"), (good, lost != "authority")):
+            async with contextlib.AsyncExitStack() as stack:
+                if not accepted:
+                    stack.enter_context(
+                        pytest.raises((OSError, asyncio.IncompleteReadError, EOFError))
+                    )
+                tls = trusting(authority, own=shown)
+                caller = await stack.enter_async_context(RawClient(place, tls, "localhost"))
+                assert (await caller.ask(get(target))).status == 200
+    assert "domicile_tls_revocation_list_end_timestamp_seconds 1" in await metrics(instance)
+
+
 async def test_a_certificate_that_cannot_be_used_ends_the_start_with_a_sentence(
     instance: Instance,
 ) -> None:

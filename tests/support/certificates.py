@@ -87,6 +87,26 @@ class Authority:
         )
         return pair
 
+    def revoke(self, *pairs: Pair, days: int = 1, file: str = "revoked") -> Path:
+        """A revocation list with these certificates, due for a new one in so many days."""
+        due = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
+        made = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._name)
+            .last_update(due - dt.timedelta(days=3))
+            .next_update(due)
+        )
+        for pair in pairs:
+            number = x509.load_pem_x509_certificate(pair.certificate.read_bytes()).serial_number
+            entry = x509.RevokedCertificateBuilder().serial_number(number)
+            made = made.add_revoked_certificate(
+                entry.revocation_date(due - dt.timedelta(days=3)).build()
+            )
+        path, beside = self.folder / f"{file}.crl", self.folder / f"{file}.new"
+        signed = made.sign(self._key, hashes.SHA256())
+        beside.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        return beside.replace(path)
+
     def lock(self, pair: Pair, path: Path) -> None:
         """Store the key of a pair encrypted with a password."""
         key = serialization.load_pem_private_key(pair.key.read_bytes(), None)

@@ -8,7 +8,8 @@ import ssl
 from pathlib import Path
 
 from proxy.clock import Clock, system_clock
-from proxy.net.tls import CertificateFiles, TlsPolicy, context, read_certificate
+from proxy.net.tls import CertificateFiles
+from proxy.net.tls_context import TlsPolicy, context, read_certificate
 from proxy.net.tls_transport import TlsListener
 from tests.support.certificates import Authority
 from tests.support.certificates import Pair as Files
@@ -29,10 +30,10 @@ def trusting(
     return made
 
 
-def material_of(*pairs: Files, clients: Path | None = None):
+def material_of(*pairs: Files, clients: Path | None = None, crl: Path | None = None):
     """The files of a listener, read."""
     return read_certificate(
-        [CertificateFiles(pair.certificate, pair.key) for pair in pairs], clients
+        [CertificateFiles(pair.certificate, pair.key) for pair in pairs], clients, crl
     )
 
 

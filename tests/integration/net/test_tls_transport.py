@@ -26,6 +26,7 @@ from tests.support.secured import TLS_1_2, TLS_1_3, greeted, tls_listener, trust
 
 NAME = "app.test"
 ANSWERS = says(OK)
+SWITCHED = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"
 
 
 @pytest.fixture
@@ -287,6 +288,63 @@ async def test_no_session_outlives_the_certificate_of_its_caller(authority, vers
         if reused:
             answer, _, reused = await asyncio.to_thread(visited, port, own, session)
             assert (answer, reused, outcomes[-1]) == (b"", True, "bad_certificate")
+
+
+@pytest.mark.parametrize("shown", [True, False])
+async def test_a_connection_ends_with_the_certificate_of_its_caller_at_the_next_request(
+    authority, shown
+):
+    clock = ManualClock(system_clock())
+    own = authority.issue("client.test") if shown else None
+    terms = {"clients": authority.certificate, "required": False, "clock": clock}
+    async with (
+        listening(authority, **terms) as (_, port, _, _),
+        RawClient(port, trusting(authority, own=own), NAME) as caller,
+    ):
+        assert (await caller.ask(get())).status == 200
+        clock.advance(2 * 86_400_000)
+        if shown:
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await caller.ask(get())
+        else:
+            assert (await caller.ask(get())).status == 200
+
+
+async def test_a_request_under_way_is_answered_and_none_behind_it_and_a_tunnel_ends_at_once(
+    authority,
+):
+    gone = asyncio.Event()
+
+    async def waits(wire, server):
+        request = await server.read(wire)
+        if b"Upgrade" in request.head:
+            await wire.send(SWITCHED)
+            await wire.reader.read()
+            return
+        await gone.wait()
+        await wire.send(OK)
+
+    pair, own = authority.issue(NAME), trusting(authority, own=authority.issue("client.test"))
+    tls, _ = tls_listener(pair, clients=authority.certificate)
+    options = {"acceptor": ConnectionAcceptor(None, tls)}
+    async with (
+        RawServer(waits) as server,
+        gateway(server.url, options=options) as (port, _),
+        RawClient(port, own, NAME) as busy,
+        RawClient(port, own, NAME) as tunnel,
+    ):
+        await tunnel.send(get("/other", "Upgrade: x", "Connection: Upgrade"))
+        assert (await tunnel.head()).status == 101
+        await busy.send(get("/other") * 2)
+        await server.until(lambda: len(server.requests) == 2)
+        tls.renew(tls.context, ended=True)
+        async with asyncio.timeout(PATIENCE):
+            assert await tunnel.reader.read() == b""
+            gone.set()
+            answer = await busy.answer()
+            assert (answer.status, answer.one("Connection")) == (200, b"close")
+            assert await busy.reader.read() == b""
+        assert len(server.requests) == 2
 
 
 async def test_plain_http_is_refused_and_the_next_caller_is_served(authority):

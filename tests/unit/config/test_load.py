@@ -164,6 +164,8 @@ def test_a_certificate_of_the_vault_alone_leaves_the_proxy_in_the_clear():
         },
     )
     assert "clients_at is vault and listen.tls.at is proxy" in line
+    (line,) = refused(None, secured | {"DOMICILE__LISTEN__TLS__CLIENTS_CRL": "/tls/ca.crl"})
+    assert "does nothing without listen.tls.clients" in line
 
 
 def test_an_unreadable_word_for_insecure_is_one_fault_not_two():

@@ -6,7 +6,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from proxy.crypto.public_keys import (
     AuditKey,
+    RevocationError,
+    Trust,
     parse_certificate,
+    parse_trust,
     read_public_keys,
     signature_holds,
     spell_public_key,
@@ -81,3 +84,45 @@ def test_neither_is_the_common_name(tmp_path):
 def test_what_holds_no_certificate_is_a_fault(pem):
     with pytest.raises(ValueError, match=r"."):
         parse_certificate(pem)
+
+
+def test_trust_is_lost_by_an_authority_that_goes_or_a_certificate_that_is_revoked(tmp_path):
+    (tmp_path / "other").mkdir()
+    first, second = Authority(tmp_path), Authority(tmp_path / "other")
+    one, both = (
+        first.certificate.read_bytes(),
+        b"".join(authority.certificate.read_bytes() for authority in (first, second)),
+    )
+    pair = first.issue("client.test")
+    fresh, revoked = (first.revoke(*some, file=f"{len(some)}") for some in ([], [pair]))
+    before = parse_trust(one, fresh.read_bytes())
+    for after, lost in (
+        (parse_trust(one, first.revoke(days=5).read_bytes()), False),  # a new list of nobody
+        (parse_trust(one, revoked.read_bytes()), True),
+        (parse_trust(both, fresh.read_bytes() + second.revoke().read_bytes()), False),
+        (parse_trust(second.certificate.read_bytes(), second.revoke().read_bytes()), True),
+        (parse_trust(one, None), False),
+        (None, True),
+    ):
+        assert before.loses(after) is lost
+    assert parse_trust(one, revoked.read_bytes()).loses(before) is False
+    assert isinstance(before, Trust)
+    assert before.ends is not None
+    assert before.ends > datetime.now(UTC)
+
+
+def test_lists_that_would_refuse_everybody_or_trust_anybody_are_told(tmp_path):
+    (tmp_path / "other").mkdir()
+    own, other = Authority(tmp_path), Authority(tmp_path / "other")  # of one name, but other keys
+    certificate, lists = own.certificate.read_bytes(), own.revoke().read_bytes()
+    damaged = b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----"
+    for wrong, words in (
+        (b"", "no revocation list"),
+        (damaged, "no revocation list"),
+        (other.revoke().read_bytes(), "no list of the authority"),
+        (lists + other.certificate.read_bytes(), "which would be trusted"),
+    ):
+        with pytest.raises(RevocationError, match=words):
+            parse_trust(certificate, wrong)
+    with pytest.raises(ValueError, match=r"."):
+        parse_trust(b"nothing", lists)

@@ -13,7 +13,8 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.net.caller_connection import CallerServer
 from proxy.net.http1.head import Heads
 from proxy.net.listener import Certificates, listen
-from proxy.net.tls import CertificateFiles, ListenerCertificates, TlsPolicy
+from proxy.net.tls import CertificateFiles
+from proxy.net.tls_context import ListenerCertificates, TlsPolicy
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from tests.support.certificates import Authority

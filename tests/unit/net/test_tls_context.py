@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.net.tls import CertificateFiles, TlsPolicy, context, date_faults, read_certificate
+from proxy.net.tls import CertificateFiles
+from proxy.net.tls_context import TlsPolicy, context, date_faults, read_certificate
 from tests.support.certificates import Authority
 from tests.support.certificates import Pair as Files
 from tests.support.secured import TLS_1_2, TLS_1_3, material_of, trusting
@@ -139,12 +140,32 @@ def test_callers_show_a_certificate_of_the_authority_that_is_named(authority, tm
         assert not meets(None)
 
 
+def test_a_certificate_that_its_authority_has_revoked_is_refused_and_every_one_beside_an_old_list(
+    authority,
+):
+    good, bad = authority.issue("good.test"), authority.issue("bad.test")
+    pairs = authority.issue("vault.test"), authority.issue("other.test")
+    for days, names in ((1, ("vault.test", "other.test")), (-1, ("vault.test",))):
+        terms = TlsPolicy(True, authority.certificate, crl=authority.revoke(bad, days=days))
+        material = material_of(*pairs, clients=authority.certificate, crl=terms.crl)
+        server = context(material, terms)
+        for name in names:
+            for own in (good, bad):
+                client = trusting(authority, TLS_1_2, own)
+                if days < 0 or own is bad:
+                    with pytest.raises(ssl.SSLError, match="(?i)expired|revoked"):
+                        shaken(server, client, name)
+                else:
+                    assert shown(server, client, name)
+        assert len(date_faults(material, datetime.now(UTC))) == (days < 0)
+
+
 # ------------------------------------------------ files that cannot be used
 
 
-def faults(*pairs: CertificateFiles, clients=None):
+def faults(*pairs: CertificateFiles, clients=None, crl=None):
     with pytest.raises(VaultError) as caught:
-        read_certificate(pairs, clients)
+        read_certificate(pairs, clients, crl)
     assert caught.value.code is Code.BAD_SETTINGS
     return [(one.source, one.text) for one in caught.value.details]
 
@@ -179,6 +200,9 @@ def test_each_file_that_cannot_be_used_is_named_with_what_to_do(authority, tmp_p
     assert faults(both[0], clients=empty) == [
         ("listen.tls.clients", f"{empty} holds no certificate in the PEM format")
     ]
+    for crl, words in ((empty, "no revocation list"), (tmp_path / "no.crl", "cannot be read")):
+        ((source, text),) = faults(both[0], clients=authority.certificate, crl=crl)
+        assert (source, words in text) == ("listen.tls.clients_crl", True)
 
 
 def test_key_and_certificate_may_stand_in_one_file(authority, tmp_path):
@@ -249,9 +273,10 @@ def test_two_resumptions_of_one_snapshot_shake_hands_with_other_keys(authority, 
             f"""
             import ssl
             from pathlib import Path
-            from proxy.net import tls
+            from proxy.net import tls, tls_context
             pair = tls.CertificateFiles(Path({str(pair.certificate)!r}), Path({str(pair.key)!r}))
-            serving = tls.context(tls.read_certificate([pair]), tls.TlsPolicy(strict=False))
+            terms = tls_context.TlsPolicy(strict=False)
+            serving = tls_context.context(tls_context.read_certificate([pair]), terms)
             asking = tls.client_context(verify=False)
             asking.set_ecdh_curve("prime256v1")  # else the server asks for another hello
             def spoken(context, heard, server):
