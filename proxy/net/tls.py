@@ -37,6 +37,7 @@ class EncryptedKeyError(Exception):
 
 
 def no_password() -> str:
+    """Refuse the key that a password is asked for."""
     raise EncryptedKeyError
 
 
@@ -51,6 +52,7 @@ def exposed_key(pair: CertificateFiles) -> str | None:
 
 
 def unreadable(error: OSError) -> str:
+    """The fault of a file that cannot be read, with its remedy."""
     return f"cannot be read ({error.strerror}): name a PEM file that this user may read"
 
 
