@@ -48,6 +48,16 @@ class Pair:
     front: Instance
     authority: Authority
 
+    async def begin(self) -> None:
+        """Start the front, again where the owner was too slow for it, as a supervisor would."""
+        for left in range(9, -1, -1):
+            try:
+                await self.front.start()
+                break
+            except VaultError:
+                if not left:
+                    raise
+
     async def ready(self, status: int = 200) -> dict[str, Any]:
         """What the front tells of itself, once it answers so."""
         async with asyncio.timeout(PATIENCE), aiohttp.ClientSession() as caller:
@@ -99,7 +109,7 @@ async def prepared(folder: Path, name: str = SIDECAR) -> AsyncIterator[Pair]:
 async def running(folder: Path) -> AsyncIterator[Pair]:
     async with prepared(folder) as pair:
         await pair.owner.start()
-        await pair.front.start()
+        await pair.begin()
         yield pair
 
 
@@ -161,7 +171,7 @@ async def test_another_country_or_other_rules_are_told(tmp_path: Path) -> None:
         file = pair.front.rules / "rules.yaml"
         same = file.read_text()
         file.write_text(same + "\n# another version\n")
-        await pair.front.start()
+        await pair.begin()
         told = (await pair.ready(503))["checks"]["owner"]
         assert told == "The owner of the vault has other rules: give both the same files."
         assert (await visit(pair.front))[0] == 503
@@ -258,7 +268,7 @@ async def test_a_front_that_is_killed_leaves_in_doubt_what_it_had_begun(tmp_path
                 await pair.front.kill()
                 callers.over = True
             made += callers.made
-            await pair.front.start()
+            await pair.begin()
         for ident in {*made, *pair.application.records}:
             status, seen = await visit(pair.front, ident)
             assert (status, seen.get("name")) == (200, ANN["name"]), (
@@ -369,7 +379,7 @@ async def test_new_certificates_of_both_sides_count_without_a_restart(tmp_path: 
         assert status == 201, "the connection that is there goes on"
         assert not await let_in(pair, old), "of an authority that counts no more"
         await pair.front.kill()
-        await pair.front.start()
+        await pair.begin()
         assert await visit(pair.front, made["id"]) == (200, made)
 
 

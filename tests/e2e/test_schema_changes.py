@@ -4,6 +4,7 @@ delays it.
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
+from tests.e2e.test_workers import STORES, ready, team
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -178,3 +180,70 @@ async def test_kill_9_in_the_middle_of_a_migration_only_delays_it(tmp_path: Path
             for record in page["data"]
         )
         assert all(type(record["code"]) is int for record in page["data"])
+
+
+# ---------------------------------------------------------------------- several workers
+
+
+BOATS = {"fields": {"id": {"type": "primary_key"}, "name": {"type": "string"}}}
+RENAMED = {"fields": {**BOATS["fields"], "home": {"type": "string", "storage": "indexed"}}}
+
+
+@pytest.mark.slow
+@STORES
+async def test_a_schema_of_one_worker_is_that_of_all_when_it_is_answered(
+    tmp_path: Path, store: str
+) -> None:
+    async with team(tmp_path, store) as instance:
+        assert await instance.stop() == 0
+        create = ("client", "create", "--environment", "default", "--admin", "chief")
+        made = await instance.command(*create)
+        await instance.start()
+        await ready(instance)
+        proof = {name: made[name] for name in ("client_id", "client_secret")}
+        form = {"grant_type": "client_credentials", **proof}
+        fresh = aiohttp.TCPConnector(force_close=True)  # whichever worker accepts the connection
+        async with aiohttp.ClientSession(instance.vault, connector=fresh) as caller:
+            async with caller.post("/oauth2/token", data=form) as answer:
+                assert answer.status == 200, await answer.text()
+                bearer = {"Authorization": f"Bearer {(await answer.json())['access_token']}"}
+
+            took = 0.0  #: seconds of the last change; after one it is answered, whoever knows of it
+
+            async def told(method: str, path: str, sent: dict[str, Any] | None = None) -> int:
+                nonlocal took
+                began = time.monotonic()
+                async with caller.request(method, path, json=sent, headers=bearer) as answer:
+                    await answer.read()
+                if "/models/" not in path and "/clients" not in path:
+                    took = time.monotonic() - began
+                return answer.status
+
+            async def tells(status: int, method: str, path: str, sent: dict[str, Any]) -> None:
+                async with asyncio.timeout(PATIENCE):
+                    while (said := await told(method, path, sent)) != status and took > 0.9:  # noqa: ASYNC110  # others hear of it
+                        await asyncio.sleep(0.1)
+                assert said == status
+
+            for turn in range(3):  # one that is removed begins anew
+                assert await told("PUT", "/api/schemas/boats", BOATS) == 201
+                for number in range(8):
+                    await tells(201, "POST", "/api/models/boats", {"id": f"b{number}"})
+                assert await told("PUT", "/api/schemas/boats", RENAMED) in (200, 202)
+                boat = {"id": "late", "home": "Visby"}
+                await tells(201, "POST", "/api/models/boats", boat)
+                found = {"filter": {"home": "Visby"}}
+                for _ in range(8):
+                    await tells(200, "POST", "/api/models/boats/find", found)
+                assert await told("DELETE", "/api/schemas/boats?records=delete") == 204
+                for _ in range(8):
+                    assert await told("POST", "/api/models/boats", {"id": "no"}) == 400
+                more = {"name": "more", "environment_id": f"more{turn}"}
+                assert await told("POST", "/api/environments", more) == 201
+                for number in range(8):
+                    client = {"name": f"c{number}", "environment_id": f"more{turn}"}
+                    await tells(201, "POST", "/api/clients", client)
+                path = f"/api/environments/more{turn}"
+                assert await told("DELETE", path) == 204
+                for _ in range(8):
+                    assert await told("DELETE", path) == 404
