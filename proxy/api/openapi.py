@@ -177,12 +177,15 @@ def source(operations: tuple[ApiOperation, ...]) -> Source:
 
 
 def _expand(node: Any) -> Any:
-    """Write out the conventions of ``openapi.yaml``: numbered names, ``closed`` and ``$ref``."""
+    """Write out the conventions of ``openapi.yaml``: names, ``closed``, ``whole`` and ``$ref``."""
     if isinstance(node, list):
         return [name for item in node for name in _names(_expand(item))]
     if not isinstance(node, dict):
         return node
     written = {name: _expand(inner) for key, inner in node.items() for name in _names(key)}
+    if "whole" in written:
+        written["closed"] = written.pop("whole")
+        written["required"] = list(written["closed"])
     if "closed" in written:
         members = {"type": "object", "properties": written.pop("closed")}
         written = {**members, "additionalProperties": False, **written}
