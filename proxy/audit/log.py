@@ -276,9 +276,7 @@ class AuditLog:
                     self.put_signed("stopped")
                 await self._remember()
         except VaultError as error:
-            _log.warning(
-                "the checkpoint of the audit log was not kept", code=error.code, text=error.message
-            )
+            _log.warning("the checkpoint of the audit log was not kept", fault=error)
         finally:
             self._writer.close()
         for shipper in self.shippers:
@@ -339,11 +337,7 @@ class AuditLog:
 
 
 def _report(error: VaultError) -> None:
-    _log.error(
-        "maintenance of the audit log failed and will be retried",
-        code=error.code,
-        text=error.message,
-    )
+    _log.error("maintenance of the audit log failed and will be retried", fault=error)
 
 
 # ---------------------------------------------------------------------- opening

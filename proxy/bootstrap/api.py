@@ -60,9 +60,7 @@ async def environment_services(
 
 
 def _report(error: VaultError) -> None:
-    _log.error(
-        "a rehash of all records failed and will be retried", code=error.code, text=error.message
-    )
+    _log.error("a rehash of all records failed and will be retried", fault=error)
 
 
 class SharedServices(NamedTuple):
@@ -202,9 +200,7 @@ async def _rotate(service: AuthorizationServer) -> None:
         await service.keys.maintain()
     except VaultError as error:
         _access_log.error(
-            "the signing key of access tokens is due but could not be rotated",
-            code=error.code,
-            text=error.message,
+            "the signing key of access tokens is due but could not be rotated", fault=error
         )
         return
     if service.keys.current.kid != before:
@@ -215,11 +211,7 @@ async def _write_networks(service: AuthorizationServer) -> None:
     try:
         await service.networks.save()
     except VaultError as error:
-        _access_log.warning(
-            "the known networks of clients could not be written",
-            code=error.code,
-            text=error.message,
-        )
+        _access_log.warning("the known networks of clients could not be written", fault=error)
 
 
 # Secrets that the settings name by their place.

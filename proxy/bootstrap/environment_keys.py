@@ -190,7 +190,7 @@ class EnvironmentKeys:
             if self.vault.store.replicas is not None:
                 await self.vault.store.replicas.agree(agreement)
         except VaultError as error:  # it is asked for again by the next look
-            _log.error("cannot agree to the next keys", code=error.code, text=error.message)
+            _log.error("cannot agree to the next keys", fault=error)
 
     async def _coming(self) -> bytes | None:
         """The next keyset as stored; one whose writer has ended without a word is removed."""
@@ -238,7 +238,7 @@ class EnvironmentKeys:
 
 def report_interruption(error: VaultError) -> None:
     """Log what has interrupted a job."""
-    _log.error("re-encryption was interrupted and will resume", code=error.code, text=error.message)
+    _log.error("re-encryption was interrupted and will resume", fault=error)
 
 
 def _blockers(job: ReencryptionJob | HashRotation) -> float:

@@ -218,11 +218,7 @@ class EnvironmentSet:
             if self._store.replicas is not None:
                 await self._store.replicas.agree(agreement)
         except VaultError as error:
-            _log.warning(
-                "the removal of an environment is not agreed to",
-                code=error.code,
-                text=error.message,
-            )
+            _log.warning("the removal of an environment is not agreed to", fault=error)
 
     def _suspend(self, ident: str) -> None:
         """Serve an environment no more that an instance removes; look after its end."""
@@ -241,11 +237,7 @@ class EnvironmentSet:
                 async with self._changing:
                     await self._take_book()
             except VaultError as error:
-                _log.error(
-                    "the removal of an environment cannot be taken back yet",
-                    code=error.code,
-                    text=error.message,
-                )
+                _log.error("the removal of an environment cannot be taken back yet", fault=error)
                 await asyncio.sleep(_RETRY)
             else:
                 return

@@ -88,7 +88,7 @@ class InstanceKeys:
             else:
                 await self._catch_up()
         except VaultError as error:  # both keys open everything, so nothing waits for it
-            _log.error("a master key still waits to follow", code=error.code, text=error.message)
+            _log.error("a master key still waits to follow", fault=error)
         await self._follow()
 
     async def close(self) -> None:

@@ -121,11 +121,7 @@ class OfflineChanges:
             try:
                 self._put(EventKind.REFUSED, code=code)
             except VaultError as down:
-                _log.error(
-                    "maintenance of the audit log failed and will be retried",
-                    code=down.code,
-                    text=down.message,
-                )
+                _log.error("maintenance of the audit log failed and will be retried", fault=down)
 
     async def close(self) -> None:
         """The last line, remembered in the store. No effect where nothing was to be changed."""

@@ -111,9 +111,7 @@ class Follower:
                 await self.catch_up()
             except VaultError as error:
                 _log.error(
-                    "another replica's change could not be loaded and will be retried",
-                    code=error.code,
-                    text=error.message,
+                    "another replica's change could not be loaded and will be retried", fault=error
                 )
                 await asyncio.sleep(_RETRY)
 
@@ -369,8 +367,7 @@ async def _compare_notes(store: Store, state: Reload) -> None:
     except VaultError as error:
         _log.error(
             "the notes of the store could not be compared with their root; it will be retried",
-            code=error.code,
-            text=error.message,
+            fault=error,
         )
         return
     if faults:

@@ -59,11 +59,7 @@ async def redeclare(catalog: Catalog, files: Path | None, state: Reload) -> bool
         await declare(catalog, files)
     except VaultError as error:
         state.failed(error)
-        _log.error(
-            "schema files rejected; previous schemas stay active",
-            code=error.code,
-            text=error.message,
-        )
+        _log.error("schema files rejected; previous schemas stay active", fault=error)
         for detail in error.details:
             _log.error("a fault in a file with schemas", source=detail.source, text=detail.text)
         return False
@@ -91,9 +87,7 @@ def measure_schemas(catalog: Catalog, metrics: Metrics, prefix: str = "") -> Non
 
 
 def _report(error: VaultError) -> None:
-    _log.error(
-        "a migration of a schema failed and will be retried", code=error.code, text=error.message
-    )
+    _log.error("a migration of a schema failed and will be retried", fault=error)
 
 
 # The access policies of an environment as an instance has them: with the files of the settings, and
@@ -175,11 +169,7 @@ async def redeclare_policies(governed: Governed, files: Path | None) -> bool:
         await declare_policies(governed, files)
     except VaultError as error:
         governed.policy_state.failed(error)
-        _policy_log.error(
-            "policy files rejected; previous policies stay active",
-            code=error.code,
-            text=error.message,
-        )
+        _policy_log.error("policy files rejected; previous policies stay active", fault=error)
         for detail in error.details:
             _policy_log.error(
                 "a fault in a file with policies", source=detail.source, text=detail.text
@@ -260,9 +250,7 @@ def prefix_of(environment: str) -> str:
 
 def report(error: VaultError) -> None:
     """Log what maintenance met."""
-    _metrics_log.error(
-        "maintenance of the vault failed and will be retried", code=error.code, text=error.message
-    )
+    _metrics_log.error("maintenance of the vault failed and will be retried", fault=error)
 
 
 def vault_check(vault: Vault) -> ReadinessCheck:
@@ -289,9 +277,7 @@ async def measure(
                 measure_schemas(catalog, metrics, prefix_of(vault.environment))
         except VaultError as error:
             _metrics_log.warning(
-                "the vault could not be measured and will be measured again",
-                code=error.code,
-                text=error.message,
+                "the vault could not be measured and will be measured again", fault=error
             )
         await asyncio.sleep(interval)
 

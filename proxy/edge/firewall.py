@@ -165,9 +165,5 @@ class Firewall:
         try:
             return self._edition.country(host) == self._country
         except VaultError as error:
-            _log.error(
-                "an address could not be located and counts as outside",
-                code=error.code,
-                text=error.message,
-            )
+            _log.error("an address could not be located and counts as outside", fault=error)
             return False

@@ -336,11 +336,7 @@ class Certificates:
     def _refuse(self, error: VaultError) -> None:
         self._failures.value += 1
         self.state.failed(error)
-        _tls_log.error(
-            "TLS files rejected; previous certificates stay active",
-            code=error.code,
-            text=error.message,
-        )
+        _tls_log.error("TLS files rejected; previous certificates stay active", fault=error)
         for detail in error.details:
             _tls_log.error("a fault in the files for TLS", source=detail.source, text=detail.text)
 

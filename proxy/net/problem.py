@@ -142,7 +142,7 @@ def problem_document(status: int, error: VaultError) -> bytes:
     text = _TOLD_CALLERS.get(error.code)
     if text is None:
         return problem(status, error.code, error.message, error.details)
-    _log.error("the vault failed a request", code=error.code, text=error.message)
+    _log.error("the vault failed a request", fault=error)
     return problem(status, error.code, text)
 
 

@@ -330,7 +330,11 @@ def _name_worker(number: int, _logger: object, _method: str, event: LogEvent) ->
 
 
 def _name_exceptions(_logger: object, _method: str, event: LogEvent) -> LogEvent:
-    """``exc_info`` becomes the class and the place; the text stays behind."""
+    """``exc_info`` becomes the class and the place; the text stays behind. Of a ``fault``, which
+    is a ``VaultError``, code and message are told.
+    """
+    if (fault := event.pop("fault", None)) is not None:
+        event["code"], event["text"] = fault.code, fault.message
     info = event.pop("exc_info", None)
     if not info:
         return event

@@ -11,7 +11,7 @@ from tests.support.tree import parsed, python_files, relative
 
 _SPEAKS = {"debug", "info", "warning", "error", "exception", "critical"}
 _LOGGERS = {"log", "_log", "logger", "_logger"}
-_ALLOWED = {"exc_info"}
+_ALLOWED = {"exc_info", "fault"}
 
 
 def spoken(tree: ast.Module) -> Iterator[ast.Call]:

@@ -104,11 +104,7 @@ class VaultOwner:
             try:
                 await self._look_for(version)
             except VaultError as error:
-                _log.warning(
-                    "rules that a front uses could not be remembered",
-                    code=error.code,
-                    text=error.message,
-                )
+                _log.warning("rules that a front uses could not be remembered", fault=error)
         return self.rules(version) is not None
 
     async def _look_for(self, version: str) -> None:

@@ -118,8 +118,6 @@ class Reloader:
         if error.code is not Code.BAD_RULES:
             self._refused = time.monotonic()
         self.state.failed(error)
-        _log.error(
-            "rules rejected; previous rules stay active", code=error.code, text=error.message
-        )
+        _log.error("rules rejected; previous rules stay active", fault=error)
         for detail in error.details:
             _log.error("a fault in the rules", source=detail.source, text=detail.text)
