@@ -38,12 +38,7 @@ from proxy.model.query import CREATED_AT, EXPIRES_AT, UPDATED_AT, VERSION_FIELD
 from proxy.model.record import Fields, Record
 from proxy.model.rights import FULL, Rights, VisibleRecord
 from proxy.model.schema import IS_ENCRYPTED, RECORD_KEY, STATED_VERSION, records_schema
-from proxy.vault.records import (
-    AggregateRow,
-    Records,
-    aggregate_groups,
-    change_records,
-)
+from proxy.vault.records import AggregateRow, Records, aggregate_groups, change_records
 
 # How records of the record-based family are written: every field of every record, ``null`` where it
 # has no value.

@@ -19,13 +19,7 @@ from msgspec.structs import replace
 
 from proxy.audit.chain import Link, LogKey, Memory, Stamps, recall, remember
 from proxy.audit.events import EventKind, encode_event, with_request
-from proxy.audit.files import (
-    LogStart,
-    SegmentWriter,
-    expired_segments,
-    find_start,
-    refuse_unusable,
-)
+from proxy.audit.files import LogStart, SegmentWriter, expired_segments, find_start, refuse_unusable
 from proxy.audit.shipping import Shipper, SyslogPlace, start_shippers
 from proxy.clock import Clock
 from proxy.errors import Code, VaultError

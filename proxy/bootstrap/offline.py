@@ -43,13 +43,7 @@ from proxy.storage.base import Store
 from proxy.storage.notes import ROOT
 from proxy.telemetry import logs
 from proxy.vault.attachments import Contents
-from proxy.vault.environments import (
-    Environments,
-    accept_notes,
-    load_keyset,
-    make_root,
-    read_root,
-)
+from proxy.vault.environments import Environments, accept_notes, load_keyset, make_root, read_root
 from proxy.vault.maintenance import scan_key_usage
 from proxy.vault.vault import Vault, new_vault
 

@@ -56,9 +56,7 @@ FollowedParts = tuple[Callable[[], Awaitable[None]], Callable[[str], Awaitable[N
 
 
 def _readers(
-    auth: AuthorizationServer,
-    services: Services,
-    parts: FollowedParts,
+    auth: AuthorizationServer, services: Services, parts: FollowedParts
 ) -> Mapping[str, Reader]:
     """Return the function that reloads each kind of note that another replica may write.
 
@@ -146,10 +144,7 @@ class Follower:
 
 
 async def follow(
-    store: Store,
-    auth: AuthorizationServer,
-    services: Services,
-    parts: FollowedParts,
+    store: Store, auth: AuthorizationServer, services: Services, parts: FollowedParts
 ) -> list[Coroutine[Any, Any, None]]:
     """Return the background tasks of a replica; none if no other instance shares the store.
 

@@ -253,10 +253,7 @@ def _grow(parent: argparse.ArgumentParser, commands: Mapping[str, Command]) -> N
 def add_options(branch: argparse.ArgumentParser, command: Command) -> None:
     """Add the options of one command to its parser: the common ones, then its own."""
     branch.add_argument(
-        "--config",
-        metavar="FILE",
-        type=Path,
-        help="settings file (default: domicile.yaml here)",
+        "--config", metavar="FILE", type=Path, help="settings file (default: domicile.yaml here)"
     )
     if command.data:
         branch.add_argument("--json", action="store_true", help="print JSON")

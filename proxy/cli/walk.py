@@ -19,14 +19,7 @@ import msgspec
 
 from proxy.cli.command import Progress, write_file
 from proxy.cli.http_client import HttpAnswer
-from proxy.cli.site import (
-    PRECONDITION_FAILED,
-    RECORD_GONE,
-    PageTrail,
-    Site,
-    WriteRate,
-    reason_of,
-)
+from proxy.cli.site import PRECONDITION_FAILED, RECORD_GONE, PageTrail, Site, WriteRate, reason_of
 from proxy.cli.walk_state import RecordOutcome, WalkDirection, WalkOptions, read_tally
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.tools.adoption_records import ReadRecord, RecordState, WalkPlan
@@ -197,7 +190,7 @@ class RecordWalk:
             raise trail.fault(
                 f"none of the {count} records of its first page is found by "
                 f"{self.plan.reading.operation.label}: the ids that the rule of the list takes "
-                "(response: {id: …}) are not those of that path, or it needs a query",
+                "(response: {id: …}) are not those of that path, or it needs a query"
             )
 
     def _look(self, pair: tuple[ReadRecord, ReadRecord | None]) -> _Written | None:

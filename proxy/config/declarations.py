@@ -132,8 +132,7 @@ class _Reading(Generic[_Declared]):
         except (yaml.YAMLError, RecursionError):
             self.faults.append(
                 Detail(
-                    file,
-                    "not YAML: a control character stands in it, or it is nested too deeply",
+                    file, "not YAML: a control character stands in it, or it is nested too deeply"
                 )
             )
 

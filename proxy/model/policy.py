@@ -17,14 +17,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.filter_reader import read_filter
 from proxy.model.query import AnyOf, Like, Test
 from proxy.model.record import RecordLimits
-from proxy.model.schema import (
-    RECORDS_SCHEMA,
-    TECHNICAL,
-    Field,
-    FieldType,
-    Schema,
-    Storage,
-)
+from proxy.model.schema import RECORDS_SCHEMA, TECHNICAL, Field, FieldType, Schema, Storage
 from proxy.model.values import step
 
 #: In place of the name of a field: every one that the policy does not name.

@@ -25,11 +25,7 @@ from proxy.storage.postgres.link import (
     look,
     refuse_no_right,
 )
-from proxy.storage.postgres.replica_messages import (
-    DatabaseReplicas,
-    announce_notes,
-    are_followed,
-)
+from proxy.storage.postgres.replica_messages import DatabaseReplicas, announce_notes, are_followed
 from proxy.storage.postgres.replicas import SharedLink
 from proxy.storage.postgres.select import aggregate_rows, select_page
 from proxy.storage.postgres.standby import Questions
@@ -44,11 +40,7 @@ from proxy.storage.query import (
     changed_meanwhile,
     check_names,
 )
-from proxy.storage.rows import (
-    ColumnType,
-    Row,
-    TableLayout,
-)
+from proxy.storage.rows import ColumnType, Row, TableLayout
 from proxy.storage.statements import StatementStore
 
 #: Seconds between two looks whether the connection that writes is whole.

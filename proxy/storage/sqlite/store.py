@@ -30,13 +30,7 @@ from proxy.storage.query import (
     changed_meanwhile,
     check_names,
 )
-from proxy.storage.rows import (
-    TOKEN_RIDS,
-    File,
-    Past,
-    Row,
-    TableLayout,
-)
+from proxy.storage.rows import TOKEN_RIDS, File, Past, Row, TableLayout
 from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import inserts
 from proxy.storage.sqlite.file import DatabaseFile, peek, refuse_new, snapshot, translated_error

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from proxy.errors import Code, VaultError
 from proxy.telemetry.logs import FIELDS, REQUEST_ID, Style, configure, logger
 from tests.support.patience import until
 from tests.support.table import table
@@ -88,6 +89,14 @@ def test_an_exception_without_a_traceback_is_named_too(lines):
     logger("vault").error("commit failed", exc_info=OSError(MARKER))
     assert json.loads(lines.getvalue())["exception"] == "OSError"
     assert MARKER not in lines.getvalue()
+
+
+def test_a_fault_is_told_by_its_code_and_its_message(lines):
+    configure(Style(), lines)
+    logger("vault").error("commit failed", fault=VaultError(Code.VAULT_DOWN, "It is away."))
+    members = json.loads(lines.getvalue())
+    assert (members["code"], members["text"]) == ("vault_down", "It is away.")
+    assert "fault" not in members
 
 
 def test_a_library_line_tells_who_and_where_but_not_what(lines):
