@@ -124,17 +124,9 @@ async def openapi(call: ApiRequest) -> ApiResponse:
     return ApiResponse(200, body)
 
 
-async def docs(_call: ApiRequest) -> ApiResponse:
-    """Answer with the page; it loads only the files in its own folder."""
-    return await _file("index.html")
-
-
-async def docs_file(call: ApiRequest) -> ApiResponse:
-    """Answer with a file of the page."""
-    return await _file(call.path["file"])
-
-
-async def _file(name: str) -> ApiResponse:
+async def docs(call: ApiRequest) -> ApiResponse:
+    """Answer with the page, or with a file of it; it loads only the files in its own folder."""
+    name = call.path.get("file", "index.html")
     media_type = _MEDIA_TYPES.get(name)
     if media_type is None:
         raise VaultError(Code.NOT_FOUND, "The page has no such file; /docs is the page.")
@@ -184,11 +176,10 @@ def _expand(node: Any) -> Any:
         return node
     written = {name: _expand(inner) for key, inner in node.items() for name in _names(key)}
     if "whole" in written:
-        written["closed"] = written.pop("whole")
-        written["required"] = list(written["closed"])
-    if "closed" in written:
-        members = {"type": "object", "properties": written.pop("closed")}
-        written = {**members, "additionalProperties": False, **written}
+        written["required"] = list(written["whole"])
+    if (members := written.pop("whole", None) or written.pop("closed", None)) is not None:
+        described = {"type": "object", "properties": members, "additionalProperties": False}
+        written = {**described, **written}
     if isinstance(target := written.get("$ref"), str):
         written["$ref"] = _reference("schemas", target)["$ref"]
     return written

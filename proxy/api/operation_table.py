@@ -221,7 +221,7 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("reload", "POST", "/api/reload", oversight.reload_files, 200, (*_CLIENTS, 429), _NO_BODY, _ADMIN, roles=(Role.OPERATOR,), also=(202,), approval="access"),
     ApiOperation("openapi", "GET", "/openapi.json", openapi.openapi, 200, (400, 401), _NO_BODY, _OPEN, quiet=True, abroad=True),
     ApiOperation("docs", "GET", "/docs", openapi.docs, 200, (400,), _NO_BODY, _OPEN, quiet=True),
-    ApiOperation("docs_file", "GET", "/docs/{file}", openapi.docs_file, 200, (400, 404), _NO_BODY, _OPEN, quiet=True),
+    ApiOperation("docs_file", "GET", "/docs/{file}", openapi.docs, 200, (400, 404), _NO_BODY, _OPEN, quiet=True),
     ApiOperation("upload_attachment", "POST", _FILES, attachments.upload_attachment, 201, _UPLOAD, Takes.STREAM),
     ApiOperation("replace_attachment", "PUT", _FILES, attachments.replace_attachment, 201, (*_UPLOAD, 412), Takes.STREAM),
     ApiOperation("change_attachment", "PATCH", _FILES + "/{file_id}", attachments.change_attachment, 200, (*_UPLOAD, 412)),
