@@ -156,12 +156,36 @@ async def test_what_an_application_holds_becomes_tokens_and_values_again(tmp_pat
         assert faults(here.instance) == []
 
 
-async def test_what_people_changed_before_their_record_is_adopted_stays(tmp_path):
-    async with office(tmp_path, 6, 5) as here:
+async def test_people_are_changed_and_found_while_some_of_them_are_adopted(tmp_path):
+    """Kinto finds any of several addresses (``in_email``): the token, or the value."""
+    mixed = 'email:     {field: email, send: {param: in_email, join: ","}, mixed: true}'
+    rules = RULES.replace("email:     {field: email}", mixed)
+    assert mixed in rules
+    async with office(tmp_path, 6, 50, rules=rules) as here:
+        stranger = await here.instance.command(
+            "adopt", *here.walk(), status=1, AUTH="Basic bm86bm8="
+        )
+        assert "--header" in stranger["message"]
+        pages = ("--proxy", here.instance.proxy, "--header", "Authorization: ${env:AUTH}")
+        pageless = await here.instance.command("adopt", *pages, status=1, AUTH=AUTH)
+        assert "--pages" in pageless["message"]
+
         proxy = here.instance.proxy
-        await here.ask("PATCH", proxy, f"{LIST}/z1", {"data": {"name": "Zorbina Novum"}})
+        email = person(1)["email"]
+        await here.ask(
+            "PATCH", proxy, f"{LIST}/z1", {"data": {"name": "Zorbina Novum", "email": email}}
+        )
         await here.ask("PUT", proxy, f"{LIST}/new", {"data": person(99)})
         await here.ask("DELETE", proxy, f"{LIST}/z2")
+
+        async def finds(number: int) -> list[str]:
+            address = person(number)["email"]
+            _, answer = await here.ask("GET", proxy, f"{LIST}?email={address}")
+            assert all(one["email"] == address for one in answer["data"])
+            return [one["id"] for one in answer["data"]]
+
+        found = [["z1"], ["z3"], ["new"], [], []]
+        assert [await finds(number) for number in (1, 3, 99, 2, 7)] == found
         counted = await here.instance.command("adopt", "--dry-run", *here.walk(), AUTH=AUTH)
         assert [counted[one] for one in ("clear", "mixed", "tokens")] == [4, 1, 1]
         adopted = await here.instance.command("adopt", *here.walk(), AUTH=AUTH)
@@ -170,37 +194,7 @@ async def test_what_people_changed_before_their_record_is_adopted_stays(tmp_path
         people |= {"z1": person(1, "Zorbina Novum"), "new": person(99)}
         assert await here.listed(proxy) == people
         assert markers_in(await here.listed(here.direct)) == []
-
-
-async def test_people_are_found_while_some_of_them_are_adopted(tmp_path):
-    """Kinto finds any of several addresses (``in_email``): the token, or the value."""
-    mixed = 'email:     {field: email, send: {param: in_email, join: ","}, mixed: true}'
-    rules = RULES.replace("email:     {field: email}", mixed)
-    assert mixed in rules
-    async with office(tmp_path, 6, 5, rules=rules) as here:
-        proxy = here.instance.proxy
-        await here.ask("PATCH", proxy, f"{LIST}/z1", {"data": {"email": person(1)["email"]}})
-
-        async def finds(number: int) -> list[str]:
-            address = person(number)["email"]
-            _, answer = await here.ask("GET", proxy, f"{LIST}?email={address}")
-            assert all(one["email"] == address for one in answer["data"])
-            return [one["id"] for one in answer["data"]]
-
-        assert [await finds(number) for number in (1, 2, 7)] == [["z1"], ["z2"], []]
-        await here.instance.command("adopt", *here.walk(), AUTH=AUTH)
-        assert [await finds(number) for number in (1, 2, 7)] == [["z1"], ["z2"], []]
-
-
-async def test_an_application_that_is_not_answered_is_named(tmp_path):
-    async with office(tmp_path, 1, 5) as here:
-        refused = await here.instance.command(
-            "adopt", *here.walk(), status=1, AUTH="Basic bm86bm8="
-        )
-        assert "--header" in refused["message"]
-        pages = ("--proxy", here.instance.proxy, "--header", "Authorization: ${env:AUTH}")
-        refused = await here.instance.command("adopt", *pages, status=1, AUTH=AUTH)
-        assert "--pages" in refused["message"]
+        assert [await finds(number) for number in (1, 3, 99, 2, 7)] == found
 
 
 def in_database(folder: Path) -> list[dict[str, Any]]:

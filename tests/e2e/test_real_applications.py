@@ -21,7 +21,7 @@ import pytest_asyncio
 
 from tests.support.instance import Instance, running
 from tests.support.real import project, site
-from tests.support.real.client import Client, Reply, client
+from tests.support.real.client import Client, Reply, client, started
 from tests.support.real.inside import Counts, counts, faults
 from tests.support.real.installed import environment
 from tests.support.real.pages import Page
@@ -52,6 +52,12 @@ async def django(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Asyn
     template = site.prepared(python, folder / "project")
     async with site.serving(python, template, folder / "site") as served:
         yield served
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def caller(python: Path) -> AsyncIterator[Client]:
+    async with started(python) as made:
+        yield made
 
 
 @dataclass(frozen=True)
@@ -85,17 +91,15 @@ class Setting:
 
 @asynccontextmanager
 async def setting(
-    python: Path, django: Site, folder: Path, rules: str, *account: str
+    caller: Client, django: Site, folder: Path, rules: str, *account: str
 ) -> AsyncIterator[Setting]:
     """The application with nobody in it, behind the proxy with these rules."""
     address = 'upstream: "http://127.0.0.1:8000"'
     assert rules.count(address) == 1
     django.fresh()
     text = rules.replace(address, f'upstream: "{django.wire.address}"')
-    async with (
-        running(folder / "proxy", text) as instance,
-        client(python, instance.proxy, *account) as caller,
-    ):
+    async with running(folder / "proxy", text) as instance:
+        await caller.begin(instance.proxy, *account)
         yield Setting(django, instance, caller)
         assert faults(instance) == []
 
@@ -104,9 +108,9 @@ async def setting(
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def rest(python: Path, django: Site, tmp_path: Path) -> AsyncIterator[Setting]:
+async def rest(caller: Client, django: Site, tmp_path: Path) -> AsyncIterator[Setting]:
     text = (RULES / "rest-api.yaml").read_text()
-    async with setting(python, django, tmp_path, text, project.USER, project.PASSWORD) as made:
+    async with setting(caller, django, tmp_path, text, project.USER, project.PASSWORD) as made:
         yield made
 
 
@@ -264,11 +268,11 @@ async def test_what_no_rule_names_passes_unchanged(rest):
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def admin(python: Path, django: Site, tmp_path: Path) -> AsyncIterator[Setting]:
+async def admin(caller: Client, django: Site, tmp_path: Path) -> AsyncIterator[Setting]:
     text = (RULES / "django-admin.yaml").read_text()
     assert text.count(OPERATIONS) == 1
     async with setting(
-        python, django, tmp_path, text.replace(OPERATIONS, OPERATIONS + READ_API)
+        caller, django, tmp_path, text.replace(OPERATIONS, OPERATIONS + READ_API)
     ) as made:
         form = Page((await made.client("GET", "/admin/login/")).text).fields
         reply = await made.client("POST", "/admin/login/", data={**form, **LOGIN})
@@ -461,9 +465,9 @@ operations:
 """
 
 
-async def test_files_are_kept_under_tokens_and_listed_under_their_names(python, django, tmp_path):
+async def test_files_are_kept_under_tokens_and_listed_under_their_names(caller, django, tmp_path):
     scan = "Zorbina Quibblethwaite's pass Åland.pdf"
-    async with setting(python, django, tmp_path, PAPERS) as made, aiohttp.ClientSession() as web:
+    async with setting(caller, django, tmp_path, PAPERS) as made, aiohttp.ClientSession() as web:
 
         async def sent(name: str, title: str) -> tuple[int, str]:
             form = aiohttp.FormData({"title": title}, quote_fields=False)

@@ -1,5 +1,8 @@
 """Kinto, a server of JSON records that people really run, behind the proxy with its own client and
 ``rules/examples/kinto.yaml``.
+
+Its server and its clients start once for all tests, which takes most of their time; each test leaves
+nothing behind, and that is looked at.
 """
 
 from collections.abc import AsyncIterator
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.support.instance import Instance, running
 from tests.support.real import kinto
@@ -18,6 +22,8 @@ from tests.support.real.kinto import Kinto, KintoClient
 
 RULES = Path(__file__).parents[2] / "rules" / "examples" / "kinto.yaml"
 ADDRESS = 'upstream: "http://127.0.0.1:8888"'
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ANN = {
     "name": "Zorbina Quibblethwaite", "email": "Zorbina.Q@Wexlomere.example",
@@ -57,19 +63,30 @@ def python() -> Path:
     return environment()
 
 
-@pytest.fixture
-async def records(python: Path, tmp_path: Path) -> AsyncIterator[Setting]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def installed(
+    python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Setting]:
+    folder = tmp_path_factory.mktemp("kinto")
     rules = RULES.read_text()
     assert rules.count(ADDRESS) == 1
-    async with kinto.serving(python, kinto.written(tmp_path / "kinto")) as server:
+    async with kinto.serving(python, kinto.written(folder / "kinto")) as server:
         text = rules.replace(ADDRESS, f'upstream: "{server.wire.address}"')
         async with (
-            running(tmp_path / "proxy", text) as instance,
+            running(folder / "proxy", text) as instance,
             kinto.client(python, instance.proxy, first=True) as client,
             kinto.client(python, server.wire.address, first=False) as direct,
         ):
             yield Setting(python, server, instance, client, direct)
-            assert faults(instance) == []
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def records(installed: Setting) -> AsyncIterator[Setting]:
+    yield installed
+    assert faults(installed.instance) == []
+    for record in await installed.direct("get_records"):
+        await installed.client("delete_record", id=record["id"])
+    assert installed.kept == (0, 0, 0, 0)
 
 
 def content(record: dict[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,8 @@ for byte, both ways.
 """
 
 import asyncio
-import base64
-import gzip
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,7 +41,6 @@ from tests.support.tree import ROOT
 
 NAMES = ("f0", "f1", "f2", "f3")
 TOKEN = rb"[0-9A-Za-z]{22}"
-PUBLIC = ROOT.parent / "shared/data/public"
 OWN = json.loads((ROOT / "tests/vectors/json_texts.json").read_text("utf-8"))
 LOCATION: RawHeaders = ((b"Location", b"/p/1"),)
 EMPTY = (b"null", b'""')
@@ -414,24 +410,15 @@ def test_parameters_of_an_address_are_swapped_for_same_value_tokens(bench, found
     bench.runner.run(read.settled(204, ()))
 
 
-# ---------------------------------------------------------------------- the corpora
+# ---------------------------------------------------------------------- texts of our own
 
+# Those of others go through the whole proxy: ``tests/e2e/test_corpora.py``.
 CHOICES = [
     Choice((), (("a",), ("",)), ((0,),)),
     Choice(None, (), ((PathStep.EACH,),)),
     Choice((), ((PathStep.MEMBERS,),)),
     Choice((PathStep.DEEP, PathStep.EACH), ((PathStep.DEEP, "a"),)),
 ]
-
-
-def is_json(body: bytes) -> bool:
-    try:
-        text = body.decode("utf-8")
-        json.loads(text)
-        # what the standard library takes beyond the standard
-        return not re.search(r"NaN|Infinity", text)
-    except (ValueError, RecursionError):
-        return False
 
 
 def text_holds(bench: Bench, body: bytes) -> bool:
@@ -447,28 +434,9 @@ def test_our_own_json_texts(bench):
         assert not text_holds(bench, text.encode("latin-1"))
 
 
-def test_the_json_parsing_corpus(bench, unavailable):
-    file = PUBLIC / "jsontestsuite.b64.json.gz"
-    if not file.exists():
-        unavailable(
-            "the JSON parsing corpus through an exchange",
-            "the public test data is not beside the repository",
-        )
-    seen = Counter[str]()
-    for name, packed in json.loads(gzip.decompress(file.read_bytes())).items():
-        body, kind = base64.b64decode(packed), name.rpartition("/")[2][:2]
-        if not body:
-            continue  # an empty message has no body at all
-        taken = text_holds(bench, body)
-        assert not taken or is_json(body), name
-        assert kind != "n_" or not taken, name
-        seen[kind] += taken
-    assert seen["y_"] >= 80
-
-
-def naughty_hold(bench: Bench, texts: Sequence[str]) -> None:
+def test_our_own_strings(bench: Bench) -> None:
     pair = bench.pair(BodyPlace((), False, {"f0": ("x",)}, {}, {"x": "f0"}))
-    for text in texts:
+    for text in OWN["strings"]:
         for ascii_only in {True, text.isascii()}:  # one spelling, or two
             body = json.dumps({"k": 1, "x": text}, ensure_ascii=ascii_only).encode()
             sent, answers = bench.there_and_back(pair, body)
@@ -479,19 +447,3 @@ def naughty_hold(bench: Bench, texts: Sequence[str]) -> None:
         assert answers == [body, body]
         assert (sent != body) is (text != "")
     assert bench.desk.idle
-
-
-def test_our_own_strings(bench):
-    naughty_hold(bench, OWN["strings"])
-
-
-def test_the_naughty_strings(bench, unavailable):
-    file = PUBLIC / "blns.json"
-    if not file.exists():
-        unavailable(
-            "the Big List of Naughty Strings through an exchange",
-            "the public test data is not beside the repository",
-        )
-    texts = json.loads(file.read_text("utf-8"))
-    assert len(texts) >= 500
-    naughty_hold(bench, texts)
