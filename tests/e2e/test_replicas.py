@@ -271,13 +271,30 @@ async def token(crowd: Several, at: Installation, client: dict[str, str]) -> tup
         return answer.status, seen.get("access_token", "")
 
 
+#: What the answer to a change waits for until all have heard of it, for a second at most.
+_HEARD = ("/api/clients", "/api/schemas", "/api/environments")
+
+
 async def api(
     crowd: Several, at: Installation, bearer: str, method: str, path: str, **more: Any
 ) -> tuple[int, Any]:
-    """A request to the vault's own interface of that instance."""
+    """A request to the vault's own interface of that instance. Where a machine is so slow that a
+    change was answered before all had heard of it, they have now.
+    """
     headers = {"Authorization": f"Bearer {bearer}", **more.pop("headers", {})}
+    began = time.monotonic()
     async with crowd.caller.request(method, at.vault + path, headers=headers, **more) as answer:
-        return answer.status, await answer.json(content_type=None) if await answer.read() else None
+        status, seen = (
+            answer.status,
+            await answer.json(content_type=None) if await answer.read() else None,
+        )
+    changed = method != "GET" and status < 300 and path.startswith(_HEARD)
+    if changed and time.monotonic() - began > 0.9:
+        async with link_to(at.environment["DOMICILE__STORE"]) as link, asyncio.timeout(PATIENCE):
+            await asyncio.sleep(1.5)  # the one that wrote hears itself as well
+            while await link.fetchval("SELECT min(heard) < max(heard) FROM writers"):  # noqa: ASYNC110  # they hear
+                await asyncio.sleep(0.05)
+    return status, seen
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.application import Application
 from tests.support.instance import Instance
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
 from tests.support.people import ANN, rules
 from tests.support.serving import serving
 from tests.support.tree import ROOT
@@ -116,7 +116,7 @@ async def test_no_request_is_lost_while_the_process_that_serves_is_replaced(tmp_
             instance.send(signal.SIGUSR2)
             await served(instance, times)
             await callers.further(30)
-        assert not first.is_running()
+        await until(lambda: not first.is_running())
     assert callers.broken == []
 
 
