@@ -1,8 +1,6 @@
 """The whole program as a process, before an application that records every byte."""
 
 import asyncio
-import contextlib
-import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,15 +63,6 @@ class World:
             ):
                 total += float(line.rsplit(" ", 1)[1])
         return total
-
-    def in_doubt(self) -> int:
-        """The number of versions of records that wait for an answer; the gauge tells it late."""
-        with contextlib.closing(sqlite3.connect(self.instance.data / "vault.db")) as file:
-            names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 's_*'"
-            tables = [name for (name,) in file.execute(names)]
-            return sum(
-                file.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables
-            )
 
 
 @pytest.fixture
