@@ -375,7 +375,7 @@ async def test_a_second_instance_waits_and_takes_over_when_the_first_is_killed(
         await first.kill()
         since = time.monotonic()
         assert await asyncio.wait_for(starting, PATIENCE), second.log.decode()
-        assert time.monotonic() - since < PATIENCE / 8, "a second, on a machine at rest"
+        assert time.monotonic() - since < PATIENCE / 2, "a second, on a machine at rest"
         writers.instances = [second]
         await writers.judge()
 
@@ -404,7 +404,7 @@ async def test_a_start_waits_for_a_database_that_is_away(tmp_path: Path, server:
         starts.environment["DOMICILE__STORE"] = server.address(wait="0.6")
         since = time.monotonic()
         assert not await starts.start()
-        assert 0.6 < time.monotonic() - since < PATIENCE / 4
+        assert 0.6 < time.monotonic() - since < PATIENCE / 2
         assert await starts.ended() == 1
         assert b"The vault's database cannot be reached" in starts.log
 
