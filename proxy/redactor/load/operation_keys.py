@@ -7,28 +7,28 @@ from typing import Any
 
 from proxy.redactor.load.parsers import (
     NAME_HINT,
+    PERIOD,
     RULE_NAME,
     SELECTOR,
-    Period,
-    Status,
     parse_carrier,
     parse_id,
     parse_location,
     parse_match,
+    status,
 )
 from proxy.redactor.load.value_forms import (
+    FLAG,
     Anything,
     Block,
     Context,
     Either,
-    Flag,
     JsonSchema,
     Key,
     KeywordForm,
     ListOf,
     MapOf,
     Text,
-    Whole,
+    whole,
 )
 from proxy.redactor.load.yaml_tree import YamlNode
 from proxy.redactor.rules import Restore
@@ -41,16 +41,16 @@ _ID = Text(
     r"(?s).+",
     parse_id,
 )  # fmt: skip
-_KEEP = Key("keep", Period("until_deleted"), "delete: the application only marks the record. Its values stay for so long, or `until_deleted`: until another delete removes it; an update takes the mark away", "they go at once")  # fmt: skip
+_KEEP = Key("keep", PERIOD, "delete: the application only marks the record. Its values stay for so long, or `until_deleted`: until another delete removes it; an update takes the mark away", "they go at once")  # fmt: skip
 _LIST = Block(
     "list",
     "How several values of one parameter are sent on.",
     (
         Key("param", Text("parameter name", "a name", r"[^*\s]+"), "the name that they are sent under", "the parameter's own"),
         Key("join", Text("text", "a sign or two, such as `,`", r".{1,3}"), "what stands between them in one parameter", "as `split`, else `,`"),
-        Key("repeat", Flag(), "true: the parameter is repeated for each; in JSON they are an array"),
+        Key("repeat", FLAG, "true: the parameter is repeated for each; in JSON they are an array"),
         Key("none", Text("text", "a text that finds nothing, such as -1"), "what is sent where there is no value, or the vault finds nobody", "nothing"),
-        Key("most", Whole(1, 10_000), "`via: vault`: ids that are sent at most; a search that finds more is answered with 422", "500"),
+        Key("most", whole(1, 10_000), "`via: vault`: ids that are sent at most; a search that finds more is answered with 422", "500"),
     ),
 )  # fmt: skip
 
@@ -89,8 +89,8 @@ _PARAMETER = Block(
         Key("find", KeywordForm(("exact", "partial", "from", "to", "after", "before")), "with `via`: how the value is looked for; from, to, after and before need `find: [range]`", "`partial` in fields that have it, else `exact`"),
         Key("split", Text("text", "one to three signs, such as `,`", r"[,;:| !$*@~^.\-]{1,3}"), "what stands between several values in one text; each is swapped for itself", "one value"),
         Key("send", _LIST, "sends the values of the parameter as a list of another spelling", "as they came"),
-        Key("mixed", Flag(), "with `split` or `send`: true while the application still holds some values in the clear; each value is sent beside its token, so it reaches the application and its logs", "tokens alone"),
-        Key("pass", Flag(), "true: somebody looked, and the parameter, member or place holds nobody's data; it passes, is not reported, and the guard passes it over. In `query` of a create or update nothing else may stand"),
+        Key("mixed", FLAG, "with `split` or `send`: true while the application still holds some values in the clear; each value is sent beside its token, so it reaches the application and its logs", "tokens alone"),
+        Key("pass", FLAG, "true: somebody looked, and the parameter, member or place holds nobody's data; it passes, is not reported, and the guard passes it over. In `query` of a create or update nothing else may stand"),
         Key("expression", KeywordForm(("scim",)), "the parameter is a filter of SCIM: `userName eq \"ann@example.com\" and active eq true`; values that protected attributes are compared with by `eq` and `ne` are swapped, other comparisons of them answered with 422"),
         Key("fields", MapOf(_FIELD, "name in the application"), "with `refuse`, `expression`, or in an order: further names that the application has for fields", "their own names, and those of their members"),
         Key("refuse", _UNWANTED, "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with whatever sign, in lists", "not at all"),
@@ -116,13 +116,13 @@ _PART = Block(
     (
         Key("filename", _FIELD, "it is a file: it passes, and its name is a value of this field, whose token shape is `filename`. A text under this name is refused; under a pattern with `*` it is a text like others"),
         Key("json", MapOf(_Inner(), "selector"), "it is a document of JSON: what stands where in it, from its root: the field of each place, or `json` of a text in it"),
-        Key("pass", Flag(), _PASSED),
+        Key("pass", FLAG, _PASSED),
     ),
 )  # fmt: skip
 _COLUMN = Block(
     "column",
     "A column of an import that is no field.",
-    (Key("pass", Flag(), _PASSED, required=True),),
+    (Key("pass", FLAG, _PASSED, required=True),),
 )
 _FORM = MapOf(_MEMBER, "member name or pattern with `*`", r"(?s).+")
 _PLACES = MapOf(SELECTOR, "field name", RULE_NAME, NAME_HINT)
@@ -156,7 +156,7 @@ REQUEST = Block(
     ),
 )  # fmt: skip
 
-_SUCCESS = Status(200, 399)
+_SUCCESS = status(200, 399)
 _LOCATION = Text("path", "a path such as /contacts/{id}", r"(?s).+", parse_location)
 CONDITION = Block(
     "condition",
@@ -193,8 +193,8 @@ RESPONSE = Block(
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303; JSON that [tells of a refusal](#refusals-with-200) leaves a change in doubt"),
         Key("carriers", ListOf(Text("header field, selector or cookie", "Location, Link, Refresh, Content-Disposition, href, cookie NAME FIELD or $.next", r"(?s).+", parse_carrier)), "addresses in header fields or JSON members that may show "
             "values of this exchange, in the parameters that a rule names; `Content-Disposition`, the name of a file; and `cookie NAME FIELD`, a cookie whose value is one of the field, swapped again in every request to the endpoint", "they keep their tokens"),
-        Key("complete", Flag(), "true: the list shows every record, whoever asks, so a delete in doubt has happened where the record is absent; GET without query alone, see [lists of all records](#lists-of-all-records). Of several creates: the answer shows every record that was created, so the application has rejected the others, see [rejected rows](#rejected-rows). Of an update or delete: a success means that it was carried out, of [several records](#several-records-at-once) that of all, and of one also where the answer is [a redirect or a page](#redirects-and-pages)", "absence says nothing"),
-        Key("scan", Flag(), "true: tokens of the record that the request names, or where it names none of the entity, are restored beside the named places as well, wherever they stand in an answer of success"),
+        Key("complete", FLAG, "true: the list shows every record, whoever asks, so a delete in doubt has happened where the record is absent; GET without query alone, see [lists of all records](#lists-of-all-records). Of several creates: the answer shows every record that was created, so the application has rejected the others, see [rejected rows](#rejected-rows). Of an update or delete: a success means that it was carried out, of [several records](#several-records-at-once) that of all, and of one also where the answer is [a redirect or a page](#redirects-and-pages)", "absence says nothing"),
+        Key("scan", FLAG, "true: tokens of the record that the request names, or where it names none of the entity, are restored beside the named places as well, wherever they stand in an answer of success"),
     ),
     elsewhere={"objects": "stands beside match, in place of create, read, update or delete; each object has a response of its own: objects: [{read: ENTITY, response: {…}}]"},
 )  # fmt: skip
@@ -221,7 +221,7 @@ GRAPHQL_FIELD = Block(
         Key("read", _ENTITY, "the field shows records"),
         Key("update", _ENTITY, "the field changes a record"),
         Key("delete", _ENTITY, "the field removes a record"),
-        Key("pass", Flag(), "true: somebody looked, and the field's own arguments hold nobody's data, though some are called like protected fields"),
+        Key("pass", FLAG, "true: somebody looked, and the field's own arguments hold nobody's data, though some are called like protected fields"),
         _KEEP,
         Key("object", _WAY, "create and update: the argument that holds the values"),
         Key("key", _WAY, "update and delete: the argument that is the record's id"),
@@ -283,7 +283,7 @@ OPERATION_BLOCK = Block(
     (
         Key("match", Text("method and path", "METHOD and path, such as POST /contacts", r"(?s).+", parse_match), "methods and path template: `PUT|PATCH /contacts/{id}`; `{rest*}` takes slashes", required=True),
         *_VERBS,
-        Key("pass", Flag(), "true: somebody looked, and neither the request nor its answer holds anybody's data; it passes unchanged and unreported, also under `unmatched: deny`"),
+        Key("pass", FLAG, "true: somebody looked, and neither the request nor its answer holds anybody's data; it passes unchanged and unreported, also under `unmatched: deny`"),
         Key("when", MapOf(Anything(), "place"), "what a request says for this operation to be meant, where several share a path: `$.member`, `header NAME`, "
             "`query NAME`, `form NAME` or `type`, each with a value or a list; all of them hold", "whatever no other operation of the path takes"),
         Key("graphql", MapOf(GRAPHQL_FIELD, "field of the schema", r"(Query\.|Mutation\.|Subscription\.)?[A-Za-z_]\w*", "name, or that behind Query., Mutation. or Subscription."), "what fields of a GraphQL schema do, in place of one of create, read, update, delete"),

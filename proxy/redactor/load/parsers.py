@@ -5,14 +5,13 @@ write instead.
 """
 
 import re
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy.model.schema import Path
 from proxy.redactor.jsonpath import parse_jsonpath
-from proxy.redactor.load.value_forms import Context, JsonSchema, Text
-from proxy.redactor.load.yaml_tree import Scalar, YamlNode, did_you_mean
+from proxy.redactor.load.value_forms import JsonSchema, ScalarForm, Text, whole
+from proxy.redactor.load.yaml_tree import Scalar, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind, parse_template
 from proxy.redactor.rules import IdPlace, IdSource
 
@@ -232,101 +231,57 @@ _MILLISECONDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """A number of bytes with its unit, ``2MiB``; a bare number is bytes."""
-
-    label: str = "size, e.g. `2MiB`"
-
-    def read(self, node: YamlNode, context: Context) -> Any:
-        if isinstance(node, Scalar) and type(node.value) is int and node.value > 0:
-            return node.value
-        match = _SIZE.fullmatch(node.text) if isinstance(node, Scalar) else None
-        if match and int(match[1]):
-            return int(match[1]) * _BYTES[match[2]]
-        return context.faults.add(node.at, "this must be a size above zero such as 512KiB or 2MiB")
-
-    def schema(self) -> JsonSchema:
-        return {
-            "anyOf": [
-                {"type": "string", "pattern": f"^{_SIZE.pattern}$"},
-                {"type": "integer", "minimum": 1},
-            ]
-        }
+def _size(node: Scalar) -> int | None:
+    if type(node.value) is int and node.value > 0:
+        return node.value
+    match = _SIZE.fullmatch(node.text)
+    return int(match[1]) * _BYTES[match[2]] or None if match else None
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """A span of time, ``7y``; read as milliseconds. A year counts 365 days."""
-
-    label: str = "duration, e.g. `90d` or `7y`"
-
-    def read(self, node: YamlNode, context: Context) -> Any:
-        match = _DURATION.fullmatch(node.text) if isinstance(node, Scalar) else None
-        if match and int(match[1]):
-            return int(match[1]) * _MILLISECONDS[match[2]]
-        return context.faults.add(
-            node.at, "this must be a duration above zero such as 12h, 90d or 7y (s, m, h, d, w, y)"
-        )
-
-    def schema(self) -> JsonSchema:
-        return {"type": "string", "pattern": f"^{_DURATION.pattern}$"}
+def _duration(node: Scalar) -> int | None:
+    match = _DURATION.fullmatch(node.text)
+    return int(match[1]) * _MILLISECONDS[match[2]] or None if match else None
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
-    """A duration, read as milliseconds, or a word in its place, read as 0."""
+_SPAN: JsonSchema = {"type": "string", "pattern": f"^{_DURATION.pattern}$"}
 
-    word: str
+#: A number of bytes with its unit, ``2MiB``; a bare number is bytes.
+SIZE: Final = ScalarForm(
+    "size, e.g. `2MiB`",
+    "a size above zero such as 512KiB or 2MiB",
+    _size,
+    {
+        "anyOf": [
+            {"type": "string", "pattern": f"^{_SIZE.pattern}$"},
+            {"type": "integer", "minimum": 1},
+        ]
+    },
+)
+#: A span of time, ``7y``; read as milliseconds. A year counts 365 days.
+DURATION: Final = ScalarForm(
+    "duration, e.g. `90d` or `7y`",
+    "a duration above zero such as 12h, 90d or 7y (s, m, h, d, w, y)",
+    _duration,
+    _SPAN,
+)
+#: The same, or a word in its place, read as 0.
+PERIOD: Final = ScalarForm(
+    f"`until_deleted` or {DURATION.label}",
+    "'until_deleted' or a duration above zero such as 12h, 30d or 1y",
+    lambda node: 0 if node.value == "until_deleted" else _duration(node),
+    {"anyOf": [_SPAN, {"const": "until_deleted"}]},
+)
 
-    @property
-    def label(self) -> str:
-        return f"`{self.word}` or {Duration().label}"
 
-    def read(self, node: YamlNode, context: Context) -> Any:
-        if isinstance(node, Scalar) and node.value == self.word:
-            return 0
-        match = _DURATION.fullmatch(node.text) if isinstance(node, Scalar) else None
-        if match and int(match[1]):
-            return Duration().read(node, context)
-        return context.faults.add(
-            node.at, f"this must be '{self.word}' or a duration above zero such as 12h, 30d or 1y"
-        )
-
-    def schema(self) -> JsonSchema:
-        return {"anyOf": [Duration().schema(), {"const": self.word}]}
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """An HTTP status within bounds; with ``word``, that word may stand instead.
-
-    Read as a number, or the word.
-    """
-
-    least: int
-    most: int
-    word: str = ""
-
-    @property
-    def label(self) -> str:
-        alternative = f"`{self.word}` or " if self.word else ""
-        return f"{alternative}status from {self.least} to {self.most}"
-
-    def read(self, node: YamlNode, context: Context) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
-        if type(value) is int and self.least <= value <= self.most:
-            return value
-        if self.word and value == self.word:
-            return value
-        instead = f"'{self.word}' or " if self.word else ""
-        return context.faults.add(
-            node.at, f"this must be {instead}an HTTP status from {self.least} to {self.most}"
-        )
-
-    def schema(self) -> JsonSchema:
-        number: JsonSchema = {"type": "integer", "minimum": self.least, "maximum": self.most}
-        return {"anyOf": [number, {"const": self.word}]} if self.word else number
+def status(least: int, most: int, word: str = "") -> ScalarForm:
+    """An HTTP status within bounds; with ``word``, that word may stand instead."""
+    number, bounds = whole(least, most), f"status from {least} to {most}"
+    return ScalarForm(
+        f"`{word}` or {bounds}" if word else bounds,
+        f"'{word}' or an HTTP {bounds}" if word else f"an HTTP {bounds}",
+        lambda node: word if word and node.value == word else number.parse(node),
+        {"anyOf": [number.schema(), {"const": word}]} if word else number.schema(),
+    )
 
 
 #: Names that a rule file gives: of entities, fields and schemas.

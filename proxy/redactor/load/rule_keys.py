@@ -16,15 +16,15 @@ from typing import Any
 from proxy.errors import Code
 from proxy.redactor.load.operation_keys import OPERATION_BLOCK
 from proxy.redactor.load.parsers import (
+    DURATION,
     NAME_HINT,
     RULE_NAME,
     SELECTOR,
-    Duration,
-    Size,
-    Status,
+    SIZE,
     parse_host,
     parse_prefix,
     parse_upstream,
+    status,
 )
 from proxy.redactor.load.value_checks import CHECK_BLOCK, CheckWord
 from proxy.redactor.load.value_forms import (
@@ -37,7 +37,7 @@ from proxy.redactor.load.value_forms import (
     ListOf,
     MapOf,
     Text,
-    Whole,
+    whole,
 )
 from proxy.redactor.load.views import CALLER_BLOCK, MASK_BLOCK, ROLE, VIEW_BLOCK
 from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
@@ -51,17 +51,17 @@ POPULATION = 1_000_000
 
 _ENDPOINT = r"[a-z0-9][a-z0-9_-]{0,62}"
 
-_ERROR = Status(400, 599)
+_ERROR = status(400, 599)
 
 LIMITS_BLOCK = Block(
     "limits",
     "Bounds on the bodies of requests and answers that an operation names. More than that is "
     "refused.",
     (
-        Key("body", Size(), "longest body as it is sent", "2MiB"),
-        Key("inflated", Size(), "longest body after its content coding is undone", "16MiB"),
-        Key("json_depth", Whole(1, 1000), "most levels of JSON", "64"),
-        Key("form_fields", Whole(1, 100_000), "most members of a form", "1000"),
+        Key("body", SIZE, "longest body as it is sent", "2MiB"),
+        Key("inflated", SIZE, "longest body after its content coding is undone", "16MiB"),
+        Key("json_depth", whole(1, 1000), "most levels of JSON", "64"),
+        Key("form_fields", whole(1, 100_000), "most members of a form", "1000"),
     ),
 )
 
@@ -126,10 +126,10 @@ ENTITY = Block(
     "directions.",
     (
         Key("schema", Text("schema name", NAME_HINT, RULE_NAME), "the vault's record type that holds it; `records` is that of the record-based interface, whose fields `keep_as` names", "the entity's name"),
-        Key("expires", Duration(), "how long after its last write a record is deleted", "never"),
+        Key("expires", DURATION, "how long after its last write a record is deleted", "never"),
         Key("versions", KeywordForm(("current", "keep")), "`keep`: the application has several versions of a record under one id ([drafts, locales, revisions](#several-versions-of-a-record)), and an "
             "update ends no value: each version is restored by its own tokens", "`current`: an update replaces the values"),
-        Key("population", Whole(1, 10**15), "records planned for; a token shape without room for twice as many is refused", f"{POPULATION}"),
+        Key("population", whole(1, 10**15), "records planned for; a token shape without room for twice as many is refused", f"{POPULATION}"),
         Key("fields", MapOf(FIELD_BLOCK, "field name", RULE_NAME, NAME_HINT), "the personal values", required=True),
     ),
 )  # fmt: skip
@@ -139,7 +139,7 @@ VAULT_DOWN = Block(
     "What happens while the vault cannot be reached, or its audit log not be written.",
     (
         Key("write", _ERROR, "answer to a create, update or delete", "503"),
-        Key("read", Status(400, 599, "tokens"), "`tokens`: answers pass with tokens in place; or the status to answer", "tokens; in pages, texts, exports and streams 503, for nobody can tell a token of a phone number from one"),
+        Key("read", status(400, 599, "tokens"), "`tokens`: answers pass with tokens in place; or the status to answer", "tokens; in pages, texts, exports and streams 503, for nobody can tell a token of a phone number from one"),
     ),
 )  # fmt: skip
 
@@ -156,7 +156,7 @@ ON_ERROR = Block(
         Key("unknown_token", KeywordForm(("leave",)), "a look-alike of a token that resolves to nothing stays as it is", "leave"),
         Key("untold_token", KeywordForm(("hide", "leave")), "a date, a number or a short code in an object without an id, by which alone it is told "
             "from a value: no value is shown (`null`, an empty cell), or it stays", "hide"),
-        Key("unreadable_answer", Status(400, 599, "tokens"), "an answer of success that is JSON, JSONP or a form, or says nothing of its kind, and "
+        Key("unreadable_answer", status(400, 599, "tokens"), "an answer of success that is JSON, JSONP or a form, or says nothing of its kind, and "
             "cannot be read: another charset than UTF-8, a member that stands twice, no "
             "`Content-Type`. It passes with tokens in place, or the status is answered instead; "
             "the vault keeps what the application took", "tokens"),
@@ -174,7 +174,7 @@ _HEADERS = MapOf(
     r"[A-Za-z0-9!#$%&'*+.^_`|~-]+",
     "letters, digits and '-'",
 )
-_STATUS = Key("status", Status(100, 599), "status of the answer", "200")
+_STATUS = Key("status", status(100, 599), "status of the answer", "200")
 _TEXTS = MapOf(Text("text", "a text"), "member name")
 _BODY = Text("text", "a text")
 _EXPECTED = MapOf(Anything(), "member name")
@@ -217,7 +217,7 @@ CALLER_SEES = Block(
     "caller_sees",
     "What must arrive at the caller.",
     (
-        Key("status", Status(100, 599), "status of the answer"),
+        Key("status", status(100, 599), "status of the answer"),
         Key("json", Anything(), "the body as JSON"),
         Key("text", Text("text", "a text"), "the body as a text"),
         Key("headers", _HEADERS, "header fields, each as a whole"),
@@ -241,7 +241,7 @@ RULE_FILE = Block(
     "rule file",
     "One web application: its endpoint, its entities and its operations.",
     (
-        Key("version", Whole(LANGUAGE_VERSION, LANGUAGE_VERSION), f"version of the rule language: {LANGUAGE_VERSION}", required=True),
+        Key("version", whole(LANGUAGE_VERSION, LANGUAGE_VERSION), f"version of the rule language: {LANGUAGE_VERSION}", required=True),
         Key("endpoint", ENDPOINT, "the application behind the proxy", required=True),
         Key("entities", MapOf(ENTITY, "entity name", RULE_NAME, NAME_HINT), "kinds of records"),
         Key("operations", ListOf(OPERATION_BLOCK), "requests that carry personal data, and those that are known to carry none"),

@@ -15,6 +15,7 @@ from proxy.redactor.load.value_forms import (
     Key,
     ListOf,
     PlacedValue,
+    ScalarForm,
     Section,
     Text,
 )
@@ -60,19 +61,13 @@ def _parse_pattern(text: str) -> str:
 STANDARD: Final = Text("standard number", "iban, se.personnummer", _NAME, _parse_standard)
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A number or a day, by the field's kind."""
-
-    label: str = "number, or day"
-
-    def read(self, node: YamlNode, context: Context) -> Any:
-        if isinstance(node, Scalar) and node.text and not isinstance(node.value, bool):
-            return node.text
-        return context.faults.add(node.at, "this must be a number, or a day such as 1900-01-01")
-
-    def schema(self) -> JsonSchema:
-        return {"type": ["number", "string"]}
+#: A number or a day, by the field's kind.
+_BOUND: Final = ScalarForm(
+    "number, or day",
+    "a number, or a day such as 1900-01-01",
+    lambda node: node.text if node.text and not isinstance(node.value, bool) else None,
+    {"type": ["number", "string"]},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +96,8 @@ CHECK_BLOCK: Final = Block(
         Key("is", ListOf(STANDARD, single=True), "a number of python-stdnum, whose check digits hold: `iban`, `imei`, `lei`, `se.personnummer`, `de.idnr`, `us.ssn`; of several one of them", "the form of the kind"),
         Key("region", ListOf(Text("country", "an ISO 3166 code such as se", r"[A-Za-z]{2}", str.upper), single=True), "phone: the countries whose numbers are taken; national numbers are those of the first", "any; national numbers are those of the instance's country"),
         Key("pattern", Text("pattern", "a pattern of RE2 such as [A-Z]{2}[0-9]+", parse=_parse_pattern), "a regular expression that the whole value fits; RE2 runs it, in time proportional to the value's length", "none"),
-        Key("min", Bound(), "the least number, the first day (`1900-01-01`, `today`, `today-18y`), of other kinds the fewest characters", "none"),
-        Key("max", Bound(), "the largest number, the last day, of other kinds the most characters", "none"),
+        Key("min", _BOUND, "the least number, the first day (`1900-01-01`, `today`, `today-18y`), of other kinds the fewest characters", "none"),
+        Key("max", _BOUND, "the largest number, the last day, of other kinds the most characters", "none"),
     ),
 )  # fmt: skip
 

@@ -112,13 +112,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class KeywordForm:
-    """A choice of words.
-
-    ``later`` are words of the language that this version does not support yet.
-    """
+    """A choice of words."""
 
     choices: tuple[str, ...]
-    later: tuple[str, ...] = ()
     title: str = ""  #: what to call it in the manual instead of all its words
 
     @property
@@ -129,9 +125,6 @@ class KeywordForm:
         text = node.text if isinstance(node, Scalar) else None
         if text in self.choices:
             return text
-        if text in self.later:
-            instead = f"write {_either(self.choices)}"
-            return context.faults.add(node.at, f"'{text}' is not supported yet; {instead}")
         near = nearest_word(text, self.choices) if text else None
         instead = f"did you mean '{near}'?" if near else f"write {_either(self.choices)}"
         return context.faults.add(node.at, f"{_quoted(node)} is not known here; {instead}")
@@ -141,42 +134,44 @@ class KeywordForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class ScalarForm:
+    """A scalar that ``parse`` understands, which gives ``None`` for others; ``wanted`` in words."""
+
+    label: str
+    wanted: str
+    parse: Callable[[Scalar], Any]
+    described: JsonSchema
+
+    def read(self, node: YamlNode, context: Context) -> Any:
+        value = self.parse(node) if isinstance(node, Scalar) else None
+        if value is None:
+            context.faults.add(node.at, f"this must be {self.wanted}")
+        return value
+
+    def schema(self) -> JsonSchema:
+        return self.described
+
+
+def whole(least: int, most: int) -> ScalarForm:
     """A whole number within bounds."""
-
-    least: int
-    most: int
-
-    @property
-    def label(self) -> str:
-        if self.least == self.most:
-            return f"`{self.least}`"
-        return f"number from {self.least} to {self.most}"
-
-    def read(self, node: YamlNode, context: Context) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
-        if type(value) is int and self.least <= value <= self.most:
-            return value
-        wanted = self.label.strip("`") if self.least == self.most else f"a whole {self.label}"
-        return context.faults.add(node.at, f"this must be {wanted}")
-
-    def schema(self) -> JsonSchema:
-        return {"type": "integer", "minimum": self.least, "maximum": self.most}
+    label = f"number from {least} to {most}"
+    return ScalarForm(
+        f"`{least}`" if least == most else label,
+        f"{least}" if least == most else f"a whole {label}",
+        lambda node: (
+            node.value if type(node.value) is int and least <= node.value <= most else None
+        ),
+        {"type": "integer", "minimum": least, "maximum": most},
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """The truth value ``true``; leaving the key out says the other thing."""
-
-    label: str = "`true`"
-
-    def read(self, node: YamlNode, context: Context) -> Any:
-        if isinstance(node, Scalar) and node.value is True:
-            return True
-        return context.faults.add(node.at, "this must be true; leave the key out where it is not")
-
-    def schema(self) -> JsonSchema:
-        return {"const": True}
+#: The truth value ``true``; leaving the key out says the other thing.
+FLAG: Final = ScalarForm(
+    "`true`",
+    "true; leave the key out where it is not",
+    lambda node: node.value is True or None,
+    {"const": True},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +193,6 @@ class ListOf:
 
     form: Form
     single: bool = False
-    least: int = 1
 
     @property
     def label(self) -> str:
@@ -209,13 +203,13 @@ class ListOf:
         if nodes is None:
             written = f": [{node.text}]" if isinstance(node, Scalar) else ""
             return context.faults.add(node.at, f"this must be a list{written}")
-        if len(nodes) < self.least:
+        if not nodes:
             text = "this list is empty; name at least one, or leave the key out"
             return context.faults.add(node.at, text)
         return [PlacedValue(self.form.read(child, context), child.at, child.at) for child in nodes]
 
     def schema(self) -> JsonSchema:
-        items = {"type": "array", "items": self.form.schema(), "minItems": self.least}
+        items = {"type": "array", "items": self.form.schema(), "minItems": 1}
         return {"anyOf": [items, self.form.schema()]} if self.single else items
 
 
@@ -326,15 +320,13 @@ class Block:
     name: str
     about: str
     keys: tuple[Key, ...]
-    later: tuple[str, ...] = ()  #: keys that this version does not support yet
-    title: str = ""  #: name in the manual if ``name`` is not enough
     named: Key | None = None  #: for all names of the operator's own choice
     #: keys that people look for here, with where they stand
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
-        return f"[{self.title or self.name}](#{(self.title or self.name).replace(' ', '-')})"
+        return f"[{self.name}](#{self.name.replace(' ', '-')})"
 
     def read(self, node: YamlNode, context: Context) -> Any:
         if not isinstance(node, Members):
@@ -348,9 +340,8 @@ class Block:
             form = forms.get(name) or (self.named.form if self.named is not None else None)
             if form is not None:
                 items[name] = PlacedValue(form.read(value, context), value.at, position)
-            elif name in self.later or name in self.elsewhere:
-                said = self.elsewhere.get(name, "is not supported yet; leave it out")
-                context.faults.add(position, f"'{name}' {said}")
+            elif name in self.elsewhere:
+                context.faults.add(position, f"'{name}' {self.elsewhere[name]}")
             else:
                 misspelt.add(nearest_word(name, forms))
                 hint = f"unknown key '{name}' in {self.name}; {did_you_mean(name, forms)}"
@@ -366,7 +357,7 @@ class Block:
     @property
     def definition(self) -> str:
         """The name of the block in the JSON Schema."""
-        return (self.title or self.name).replace(" ", "_")
+        return self.name.replace(" ", "_")
 
     def define(self) -> JsonSchema:
         """The block itself in JSON Schema."""

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.load.parsers import RULE_NAME, parse_selector
 from proxy.redactor.load.value_forms import (
+    FLAG,
     Block,
     Context,
-    Flag,
     Key,
     KeywordForm,
     ListOf,
@@ -18,7 +18,7 @@ from proxy.redactor.load.value_forms import (
     PlacedValue,
     Section,
     Text,
-    Whole,
+    whole,
 )
 from proxy.redactor.load.yaml_tree import RuleFaults, Scalar, YamlNode, did_you_mean
 from proxy.redactor.rules import Entity
@@ -114,11 +114,11 @@ MASK_BLOCK: Final = Block(
     "What stays readable of a masked value; every other letter and digit becomes a sign. At least "
     "one is masked.",
     (
-        Key("first", Whole(0, 1000), "letters and digits at the beginning", "0"),
-        Key("last", Whole(0, 1000), "letters and digits at the end", "0"),
+        Key("first", whole(0, 1000), "letters and digits at the beginning", "0"),
+        Key("last", whole(0, 1000), "letters and digits at the end", "0"),
         Key("char", Text("sign", "one sign, such as * or •", r"."), "the sign that takes the place of the others", "`*`"),
-        Key("domain", Flag(), "true: of an e-mail address, what stands behind the @"),
-        Key("year", Flag(), "true: of a date, the year"),
+        Key("domain", FLAG, "true: of an e-mail address, what stands behind the @"),
+        Key("year", FLAG, "true: of a date, the year"),
     ),
 )  # fmt: skip
 

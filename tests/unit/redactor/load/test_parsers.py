@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.redactor.load import parsers
-from proxy.redactor.load.parsers import Duration, Size, Status
+from proxy.redactor.load.parsers import DURATION, SIZE, status
 from proxy.redactor.rules import IdPlace, IdSource
 from tests.support.rules import read_form
 from tests.support.table import table
@@ -135,12 +135,12 @@ def test_a_selector_begins_at_the_root():
     ],
 )
 def test_sizes_are_bytes(text, size):
-    assert read_form(Size(), text) == (size, [])
+    assert read_form(SIZE, text) == (size, [])
 
 
 @table("text", ["0", "-1", "2M", "2 mib", "1.5MiB", "0B", "[1]", "1e3"])
 def test_what_is_no_size_is_refused(text):
-    value, faults = read_form(Size(), text)
+    value, faults = read_form(SIZE, text)
     assert value is None
     assert "2MiB" in faults[0]
 
@@ -157,29 +157,29 @@ def test_what_is_no_size_is_refused(text):
     ],
 )
 def test_durations_are_milliseconds(text, milliseconds):
-    assert read_form(Duration(), text) == (milliseconds, [])
+    assert read_form(DURATION, text) == (milliseconds, [])
 
 
 @table("text", ["0d", "7", "1M", "-1d", "{a: b}", "1d2h"])
 def test_what_is_no_duration_is_refused(text):
-    value, faults = read_form(Duration(), text)
+    value, faults = read_form(DURATION, text)
     assert value is None
     assert "7y" in faults[0]
 
 
 def test_a_status_is_a_number_within_bounds_or_the_word():
-    assert read_form(Status(400, 599), "503") == (503, [])
-    assert read_form(Status(400, 599, "tokens"), "tokens") == ("tokens", [])
-    assert read_form(Status(400, 599), "tokens")[1] == [
+    assert read_form(status(400, 599), "503") == (503, [])
+    assert read_form(status(400, 599, "tokens"), "tokens") == ("tokens", [])
+    assert read_form(status(400, 599), "tokens")[1] == [
         "f:1:1: this must be an HTTP status from 400 to 599"
     ]
-    assert read_form(Status(400, 599), '"503"')[0] is None
-    assert read_form(Status(400, 599), "600")[0] is None
+    assert read_form(status(400, 599), '"503"')[0] is None
+    assert read_form(status(400, 599), "600")[0] is None
 
 
 def test_labels_and_schemas_name_the_bounds():
-    assert Status(400, 599, "tokens").label == "`tokens` or status from 400 to 599"
-    assert {"const": "tokens"} in Status(400, 599, "tokens").schema()["anyOf"]
-    assert Status(1, 2).schema() == {"type": "integer", "minimum": 1, "maximum": 2}
-    assert Duration().schema()["pattern"].startswith("^")
-    assert Size().schema()["anyOf"][1] == {"type": "integer", "minimum": 1}
+    assert status(400, 599, "tokens").label == "`tokens` or status from 400 to 599"
+    assert {"const": "tokens"} in status(400, 599, "tokens").schema()["anyOf"]
+    assert status(1, 2).schema() == {"type": "integer", "minimum": 1, "maximum": 2}
+    assert DURATION.schema()["pattern"].startswith("^")
+    assert SIZE.schema()["anyOf"][1] == {"type": "integer", "minimum": 1}

@@ -30,11 +30,6 @@ def test_blocks_come_once_each_from_the_outside_in():
     } <= set(names)  # fmt: skip
 
 
-def test_no_key_is_both_supported_and_not_supported_yet():
-    for block in blocks():
-        assert not {key.name for key in block.keys} & set(block.later)
-
-
 def test_words_are_those_of_the_compiled_rules():
     assert choices(rule_keys.ENDPOINT, "unmatched") == [str(word) for word in Unmatched]
     assert choices(rule_keys.FIELD_BLOCK, "kind") == list(FIELD_KINDS)
