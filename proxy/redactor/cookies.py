@@ -40,7 +40,6 @@ class CookieText(NamedTuple):
     quotes: bytes = b""
 
     def written(self, text: str) -> bytes:
-        """Another text in the same escaping."""
         return b"%b%b%b" % (self.quotes, quote(text, safe=self.safe).encode("ascii"), self.quotes)
 
 

@@ -292,7 +292,6 @@ class XmlText:
         self._begins, self._places = [0], [(-1, False)]
 
     def add(self, body: bytes, start: int, end: int, *, cdata: bool) -> None:
-        """Add a stretch of the document."""
         for reference in () if cdata else _REFERENCE.finditer(body, start, end):
             self._add(body[start : reference.start()], start, cdata)
             self._add(unescape(reference[0].decode()).encode("utf-8", "replace"), -1, cdata)

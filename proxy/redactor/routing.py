@@ -366,7 +366,6 @@ def _agreed_with_looser(
 
 
 def _ends_openly(template: str) -> bool:
-    """Whether the last segment takes anything."""
     last = template.rstrip("/").rpartition("/")[2]
     return last.startswith("{") and last.find("}") == len(last) - 1
 

@@ -158,7 +158,6 @@ class LongPart:
         return self._coded
 
     def has_whole(self, raw: bytes) -> bool:
-        """Whether the bytes stand there as a whole value."""
         return _is_whole(self._body, raw, self.places(raw))
 
 

@@ -123,7 +123,6 @@ def roles_in(claims: Mapping[str, Any], path: Path) -> frozenset[str]:
 
 
 def _inner(node: Any, step: str | int | PathStep) -> Sequence[Any]:
-    """Return the values that one step selects."""
     if isinstance(step, str):
         return [node[step]] if isinstance(node, dict) and step in node else ()
     if not isinstance(node, list):

@@ -66,7 +66,6 @@ class _Dialect:
         self._codec = codec
 
     def cells(self, block: bytes, start: int, end: int) -> Iterator[Cell]:
-        """The cells of the record that stands there."""
         end -= len(block[start:end]) - len(block[start:end].rstrip(b"\r\n"))
         while (match := self._cell.match(block, start, end)) is not None:
             raw = match[1]
@@ -190,7 +189,6 @@ class CsvRecords:
         return end
 
     def _head(self, block: bytes, end: int) -> None:
-        """Learn the dialect and the columns of a header."""
         start = len(_BOM) if block.startswith(_BOM) else 0
         for delimiter in _DELIMITERS:
             dialect = _Dialect(bytes([delimiter]), self._codec)

@@ -218,7 +218,6 @@ def paired(
 
 
 def _is_field(field: tuple[str, str]) -> bool:
-    """Whether a name and its value are valid in a header."""
     name, text = field
     return _TOKEN.fullmatch(name) is not None and _UNFIT.search(text) is None
 

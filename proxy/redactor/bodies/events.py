@@ -92,7 +92,6 @@ class Event(NamedTuple):
 
     @property
     def document(self) -> bytes:
-        """The document, its lines joined."""
         return b"\n".join([self.raw[start:end] for start, end in self.lines])
 
     def with_document(self, document: bytes) -> "Event":
@@ -143,7 +142,6 @@ class NdjsonEvents:
         self._skipping = False  #: until the end of an event over the limit
 
     def feed(self, piece: bytes) -> list[Event]:
-        """The events that this piece completes, in order."""
         cut = max(piece.rfind(end) for end in self._ends) + 1
         if not cut:
             return self._keep(piece)
@@ -153,7 +151,6 @@ class NdjsonEvents:
         return [*self._cut(block), *self._keep(piece[cut:])]
 
     def end(self) -> list[Event]:
-        """Return the rest of a stream that ends without the end of an event."""
         block = b"".join(self._rest)
         self._rest.clear()
         return list(self._cut(block)) if block else []

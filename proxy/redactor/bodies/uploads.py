@@ -191,7 +191,6 @@ def _cells(body: bytes, start: int, end: int, delimiter: bytes) -> Iterator[_Cel
 
 
 def _from_rows(plan: BodyPlan, body: bytes, span: tuple[int, int]) -> ParsedBody:
-    """The records of a CSV file that stands at ``span``."""
     start, end = span
     if body.startswith(_BOM, start):
         start += len(_BOM)

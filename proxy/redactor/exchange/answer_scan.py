@@ -360,7 +360,6 @@ class AnswerScan:
     async def _in_elements(
         self, answer: Response, keys: Sequence[str], page: int | None, home: OpenRow | None = None
     ) -> list[Edit]:
-        """The values of the elements that the rule names."""
         at = keys, home, page
         edits, shows = await in_elements(self._joined, answer, self._writes, at)
         self.revealed |= shows

@@ -53,7 +53,6 @@ class Reveals(NamedTuple):
 
     @property
     def opened(self) -> Collection[int]:
-        """The records that were looked at."""
         return self.revealed.opened.keys() if self.revealed is not None else ()
 
     async def keys(self, lone: str | None, collection: VaultCollection) -> list[str | None]:
@@ -152,7 +151,6 @@ class ExchangeAudit:
             await self.sink.flushed()
 
     def missed(self) -> None:
-        """Nothing was shown to who searched."""
         self._services.misses.add(self._miss)
 
     async def revealed_anywhere(

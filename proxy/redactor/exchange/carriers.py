@@ -113,7 +113,6 @@ class CarrierExchange(RuleExchange):
         return carried or super().must_buffer(status, headers)
 
     async def restore_response(self, answer: Response) -> Response:
-        """The answer as the caller may see it, its addresses as far as they may show values."""
         self._answer = answer
         restored = await super().restore_response(answer)
         if answer.status >= 400:
@@ -260,7 +259,6 @@ class CarrierExchange(RuleExchange):
 
 
 def _name_of(one: re.Match[str]) -> str:
-    """The name of a file that a parameter says."""
     written, charset, coded = one.groups()
     if charset:
         return unquote(coded.strip(), charset, "replace")

@@ -107,7 +107,6 @@ class EnvelopeExchange:
 
     @property
     def carried(self) -> Sequence[CarriedRequest]:
-        """Return the outcomes of its requests."""
         return [one.carried for one in self._inner]
 
     def check_head(self, head: Request) -> None:
@@ -262,7 +261,6 @@ class EnvelopeExchange:
             )
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
-        """Whether the answer must be read whole."""
         kind = surroundings(header(headers, b"content-type"))
         empty = status in (204, 304) or header(headers, b"content-length") == b"0"
         return bool(self._begun) and kind is not None and not empty
@@ -275,7 +273,6 @@ class EnvelopeExchange:
         return b""
 
     async def restore_response(self, answer: Response) -> Response:
-        """Return the answer for the caller, after settling each request."""
         if not 200 <= answer.status < 300:
             return await self._refused(answer)
         answers = await self._answers(answer)
@@ -318,7 +315,6 @@ class EnvelopeExchange:
         return paired([one.request for one in self._inner], answers, by_id=self._by_id)
 
     async def _restored(self, exchange: InnerExchange, inner: InnerAnswer) -> list[Edit]:
-        """Return the edits that restore one answer."""
         status = inner.status or (200 if inner.taken else _REFUSED)
         if not (inner.taken or status >= _REFUSED):
             await exchange.settled(status, inner.headers)
@@ -358,7 +354,6 @@ class EnvelopeExchange:
         await each_ended(self._begun, lambda one: one.settled(status, headers))
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
-        """Raise ``VaultError`` where no answer may pass that was not read."""
         strict = self._operation.endpoint.on_error.unreadable_answer != "tokens"
         if strict and 200 <= status < 300 and self.must_buffer(status, headers):
             raise unreadable_answer()

@@ -63,7 +63,6 @@ class StreamExchange(RuleExchange):
         return uncoded(redacted)
 
     async def stream(self, status: int, headers: RawHeaders) -> "StreamExchange | None":
-        """Return the restorer of this answer's events; ``None`` for another kind of answer."""
         operation, stream = self._operation, self._operation.response.stream
         if stream is None or status not in operation.response.success or self._is_head():
             return None
@@ -81,12 +80,10 @@ class StreamExchange(RuleExchange):
         super().pass_unread(status, headers)
 
     async def restore(self, piece: bytes) -> bytes:
-        """The events that this piece completes, with values. Raises ``VaultError``."""
         events = await run_in_thread(len(piece) > SMALL, self._cutter.feed, piece)
         return await restore_events(events, self.restored_events)
 
     async def rest(self) -> bytes:
-        """Return the rest of the stream with restored values. Raises ``VaultError``."""
         return event_bytes(await self.restored_events(self._cutter.end()))
 
     async def end(self) -> None:
@@ -137,7 +134,6 @@ class StreamExchange(RuleExchange):
         return restored
 
     def _documents(self, events: Sequence[Event]) -> _Documents:
-        """Return the document of each event; ``None`` if it has none or is unreadable."""
         return [self._document(event) if event.lines else None for event in events]
 
     def _document(self, event: Event) -> ParsedBody | None:
@@ -165,7 +161,6 @@ class CsvExchange(StreamExchange):
     _noted = False  #: whether it was counted that the export cannot be read
 
     async def stream(self, status: int, headers: RawHeaders) -> "CsvExchange | None":
-        """Return the restorer of this answer; ``None`` if it is no export in a readable charset."""
         rule = self._operation.response
         codec = charset(headers)
         if status not in rule.success or codec is None or self._is_head():
@@ -181,12 +176,10 @@ class CsvExchange(StreamExchange):
         return self
 
     async def restore(self, piece: bytes) -> bytes:
-        """The records that this piece completes, with values. Raises ``VaultError``."""
         long = len(piece) > SMALL
         return await self._restored_slice(await run_in_thread(long, self._records.feed, piece))
 
     async def rest(self) -> bytes:
-        """The last record, where it has no line end. Raises ``VaultError``."""
         return await self._restored_slice(self._records.end())
 
     async def _restored_slice(self, some: CsvSlice) -> bytes:
@@ -219,7 +212,6 @@ class MessageExchange(StreamExchange):
         return replace(sent, headers=headers)
 
     async def stream(self, status: int, headers: RawHeaders) -> "MessageExchange | None":  # noqa: ARG002  # the names of the port
-        """Return the relay of messages after the handshake; ``None`` for any other answer."""
         if status != _SWITCHING:
             return None
         self._status = status
@@ -230,11 +222,9 @@ class MessageExchange(StreamExchange):
 
     @property
     def passes_binary(self) -> bool:
-        """Whether the caller may send binary messages."""
         return self._operation.request.other_kinds is OtherKinds.PASS
 
     async def restore(self, piece: bytes) -> bytes:
-        """A message of the application, with values. Raises ``VaultError``."""
         return event_bytes(
             await self.restored_events([Event(piece, ((0, len(piece)),) if piece else ())])
         )

@@ -239,7 +239,6 @@ class FastPathExchange(msgspec.Struct, eq=False):
         return False
 
     def staged(self) -> None:
-        """It is durable."""
         plan = self.plan
         if self.settles:
             plan.count("staged", plan.schema, 1)
@@ -331,7 +330,6 @@ class FastPathExchange(msgspec.Struct, eq=False):
         return bool(changes) and plan.at_once.begin_commit(plan.collection.table, changes, waiter)
 
     def settled(self) -> None:
-        """It is durable."""
         if self.answer is not None:
             self.write.key = self.answer.key
         plan = self.plan
@@ -339,7 +337,6 @@ class FastPathExchange(msgspec.Struct, eq=False):
         plan.count("settled", plan.schema, 1)
 
     def tell(self, status: int, waiter: LineWaiter) -> None:
-        """Have the audit log told; ``waiter`` hears when it is."""
         answer, audit = self.answer or RestoredAnswer("", frozenset(), b""), self.plan.audit
         if self.swaps:
             line = audit.wrote(status, answer.key, frozenset(self.write.tokens), answer.fields)
@@ -375,7 +372,6 @@ class FastPathExchange(msgspec.Struct, eq=False):
         return collection.mark(one.rid, content) if content is not None else b""
 
     def close(self) -> None:
-        """Let the next writer of the record go on."""
         locks, self.locks = self.locks, ()
         if locks:
             self.plan.collection.state.locks.release(locks)
@@ -390,7 +386,6 @@ class _HandedOver(RuleExchange):
     """Goes on with what was begun on the fast path."""
 
     def take_over(self, begun: FastPathExchange) -> RuleExchange:
-        """Take all that was done."""
         self._request, self.began = begun.request, begun.began or self.began
         if begun.key is not None:
             self._ids = [begun.key]

@@ -53,7 +53,6 @@ class FrontRules(CurrentRules[FrontRuntime]):
         self.link = OwnerLink(connect, patience, lambda: self.runtime.rules.version)
 
     def begin(self, rules: RuleSet) -> None:
-        """Take the first rules."""
         self._make_room(rules)
         self.runtime = FrontRuntime(rules)
 
@@ -140,5 +139,4 @@ class FrontRules(CurrentRules[FrontRuntime]):
         return exchange
 
     def exchange(self, match: Match, view: View | None = None) -> RemoteExchange:
-        """A new exchange for one matched request; its caller sees all, or what the view shows."""
         return RemoteExchange(self.link, match, view, self._clock)

@@ -147,7 +147,6 @@ class FrontRead(msgspec.Struct, eq=False):
         return body
 
     def tell(self, status: int, waiter: LineWaiter) -> None:
-        """Ask the owner, which has the audit log told."""
         self.waiter, line = waiter, self.plan.line()
         if line is None:
             self.set_exception(away())
@@ -161,11 +160,9 @@ class FrontRead(msgspec.Struct, eq=False):
         line.begin(Reveal(line.number(), rules, number, self.match.params, view, *rest), self)
 
     def done(self) -> bool:
-        """It waits to its end."""
         return False
 
     def set_result(self, revealed: RevealDone) -> None:
-        """Continue: the owner has answered."""
         if not revealed.ordinary:
             self.plan.pause = _PAUSE
         if revealed.fault is not None:
@@ -177,11 +174,9 @@ class FrontRead(msgspec.Struct, eq=False):
             self.waiter.audited(None)
 
     def set_exception(self, error: VaultError) -> None:
-        """Continue on the general way."""
         self.waiter.audited(error)
 
     def audited(self) -> bytes:
-        """The restored body."""
         pieces, reached, body = list[bytes | msgspec.Raw](), 0, self.body
         for (_, start, end), value in zip(self.fields, _values(self.values), strict=True):
             pieces.append(body[reached:start])
@@ -191,11 +186,9 @@ class FrontRead(msgspec.Struct, eq=False):
         return b"".join(pieces)
 
     def mark(self) -> bytes:
-        """As the owner tells it."""
         return self.hashed
 
     def general(self) -> Any:
-        """The exchange that goes on from here."""
         return self.plan.general(self.match, self.request, self.began, self.ident)
 
 
@@ -282,11 +275,9 @@ class FrontWrite(FastPathExchange, eq=False):
         return True
 
     def done(self) -> bool:
-        """It waits to its end."""
         return False
 
     def set_result(self, answer: KeepDone | Ended) -> None:
-        """Continue: the owner has answered."""
         waiter = self.waiter
         if isinstance(answer, Ended):
             if answer.unsettled:
@@ -310,7 +301,6 @@ class FrontWrite(FastPathExchange, eq=False):
         self.waiter.set_exception(error)
 
     def _splice(self, tokens: Sequence[str | None]) -> None:
-        """Put the tokens in place of the texts."""
         names, cut, swaps, at = self.plan.fields, self.cut, self.swaps, 0
         for leaf, token in zip(cut.leaves, tokens, strict=True):
             if token is not None:
@@ -347,11 +337,9 @@ class FrontWrite(FastPathExchange, eq=False):
         waiter.audited(None if fault is None else fault.error())
 
     def audited(self) -> bytes:
-        """The restored body."""
         return self.answer.body if self.answer is not None else b""
 
     def mark(self) -> bytes:
-        """As the owner tells it."""
         return b"" if self.ended is None else self.ended.mark
 
     def general(self) -> Any:

@@ -73,7 +73,6 @@ class FieldExchange(StreamExchange):
 
     @property
     def writes(self) -> bool:
-        """Whether the field changes records."""
         return self._writing is not None
 
     def unread(self, status: int) -> int:
@@ -281,7 +280,6 @@ class GraphExchange:
         return any(field.must_buffer(status, headers) for field in self._fields)
 
     async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """Return the restorer of events or parts; ``None`` for an answer that is read whole."""
         kind = kind_of_several(status, headers)
         if kind is None or not self._fields or any(field.writes for field in self._fields):
             return None
@@ -293,7 +291,6 @@ class GraphExchange:
         return b""
 
     async def restore_response(self, answer: Response) -> Response:
-        """Return the answer for the caller, after settling each field."""
         kind = kind_of_several(answer.status, answer.headers)
         if kind is None:
             document = json_document(answer.body) if 200 <= answer.status < 500 else None
@@ -362,12 +359,10 @@ class GraphEvents:
             field.begin(status)
 
     async def restore(self, piece: bytes) -> bytes:
-        """The events that this piece completes, with values. Raises ``VaultError``."""
         events = await run_in_thread(len(piece) > SMALL, self._cutter.feed, piece)
         return await restore_events(events, self._restored_events)
 
     async def rest(self) -> bytes:
-        """Return the rest at the end with restored values. Raises ``VaultError``."""
         return event_bytes(await self._restored_events(self._cutter.end()))
 
     async def end(self) -> None:

@@ -84,7 +84,6 @@ class OwnerLine:
         self._number = 0
 
     def number(self) -> int:
-        """Return a number for an exchange or a question."""
         self._number += 1
         return self._number
 
@@ -287,11 +286,9 @@ class RemoteStream:
         return await self._passed(PartWay.RESTORE, piece)
 
     async def rest(self) -> bytes:
-        """As ``EventStream.rest``."""
         return await self._passed(PartWay.REST, b"")
 
     async def end(self) -> None:
-        """Nothing more comes."""
         await self._closed()
 
     async def _passed(self, way: PartWay, content: bytes) -> bytes:
@@ -313,7 +310,6 @@ class RemoteMessages(RemoteStream):
         self.passes_binary = binary
 
     async def redact(self, text: bytes) -> bytes:
-        """As ``MessageStream.redact``."""
         return await self._passed(PartWay.REDACT, text)
 
 

@@ -152,7 +152,6 @@ class ObjectCut(NamedTuple):
     places: tuple[int, ...]  #: pieces from the beginning of an object to each of its places
 
     def column(self, at: int, size: int) -> slice:
-        """The pieces in one place of so many objects."""
         return slice(self.start + at, self.start + size * self.width, self.width)
 
 
@@ -216,7 +215,6 @@ class ListPieces:
     def _splice(
         self, pieces: list[bytes], cut: ObjectCut, run: PageRun, columns: Sequence[Sequence[str]]
     ) -> None:
-        """Put values into the places of objects, where there are any; foreign texts stay."""
         counts = self.counts
         for number, texts in enumerate(columns):
             at, name, size = cut.places[number], run.fields[number], len(texts)

@@ -133,7 +133,6 @@ class Matcher:
         headers: RawHeaders,
         override: str | None = None,
     ) -> tuple[Endpoint, Match | PassRule | None]:
-        """See ``routing.MatchingRules``."""
         telling: list[tuple[bytes, bytes]] = []
         for field in headers:  # no comprehension: it is one more call with every request
             if TELLING[field[0]]:
@@ -225,15 +224,12 @@ class Matcher:
         return fields
 
     def ruled(self, host: str, target: bytes) -> bool:
-        """See ``routing.MatchingRules``."""
         return self.router.ruled(host, target)
 
     def overridable(self, host: str, target: bytes) -> bool:
-        """See ``routing.MatchingRules``."""
         return self.router.overridable(host, target)
 
     def may_change_operation(self, match: Match, target: bytes) -> bool:
-        """See ``routing.MatchingRules``."""
         return self.router.may_change_operation(match.operation, target)
 
 

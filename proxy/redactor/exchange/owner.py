@@ -99,7 +99,6 @@ class VaultOwner:
         return self._rules.get(version)
 
     async def knows(self, version: str) -> bool:
-        """Whether a front may use the rules of that version; they are remembered."""
         async with self._recalling:  # all fronts come when an owner starts
             try:
                 await self._look_for(version)
@@ -117,7 +116,6 @@ class VaultOwner:
             await self._earlier.remember(runtime.rules)
 
     def exchange(self, job: Redact) -> AnyExchange:
-        """Return the exchange of a request. Raises ``VaultError`` (VAULT_DOWN)."""
         rules = self.rules(job.rules)
         if rules is None:
             raise other_rules()
@@ -129,7 +127,6 @@ class VaultOwner:
         return exchange
 
     def longest(self) -> int:
-        """Return the bytes of the longest frame of a front: a body as its rules limit it."""
         runtimes = (self._in_force.runtime, *self._rules.values())
         return ROOM + max(longest_body(one.rules) for one in runtimes)
 
@@ -151,7 +148,6 @@ class VaultOwner:
         return keep_values(way, job, bound) if isinstance(job, Keep) else reveal(way, job, bound)
 
     async def readdress(self, way: GeneralWay, job: Readdress) -> None:
-        """Say the fields with tokens in place of the values in addresses and cookies."""
         try:
             rules = self.rules(job.rules)
             if rules is None:

@@ -182,22 +182,18 @@ class FrontConnection:
             self._exchanges[number] = job.general()
 
     def begin_again(self, job: Redact) -> None:
-        """Carry a request the general way."""
         if job.ident:
             self._idents[job.n] = job.ident
         self._work(self._redact(job), job.ident, job.n)
 
     def over(self, number: int) -> None:
-        """See ``GeneralWay``."""
         self._ordinary.pop(number, None)
 
     def restore(self, exchange: AnyExchange, came: CameBack) -> None:
-        """Go on with an answer of what was begun ordinarily."""
         self._exchanges[came.n] = exchange
         self._work_on(self._restore(came), came.n)
 
     def give_up(self, exchange: AnyExchange, *, sent: bool, ident: str = "") -> None:
-        """Bring what was begun ordinarily to its end: no answer came."""
         self._work(exchange.failed(sent), ident)
 
     def _take_on(self, question: CameBack | Settle | Open | Part | Close) -> None:

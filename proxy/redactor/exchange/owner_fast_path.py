@@ -97,7 +97,6 @@ class OrdinaryJob:
         return self._exchange.general()
 
     def came(self, job: CameBack) -> None:
-        """The answer of the application is here."""
         self._came, self._status = job, job.answer.status
         try:
             self._restore()
@@ -113,11 +112,9 @@ class OrdinaryJob:
     # ------------------------------------------------ what store and audit log tell
 
     def done(self) -> bool:
-        """It waits to its end."""
         return False
 
     def set_result(self, _: None) -> None:
-        """Continue: the commit is durable."""
         try:
             if self.phase == _STAGING:
                 self._send()
@@ -283,7 +280,6 @@ class RevealJob:
         """Nobody waits any more; nothing has to be brought to its end."""
 
     def audited(self, error: VaultError | None) -> None:
-        """Answer: the audit log has the line, or refused it."""
         try:
             if error is not None:
                 revealed = RevealDone(self._number, Fault.of(error))

@@ -87,7 +87,6 @@ class PartsExchange:
         return any(one.missed for one in self._begun)
 
     def check_head(self, head: Request) -> None:
-        """Raise ``VaultError`` for values in a head, before the body is sent."""
         for one in self._exchanges:
             one.check_head(head)
 
@@ -137,7 +136,6 @@ class PartsExchange:
         return [*rest, *sorted(changes, key=lambda one: self._lock_order(one, records[one]))]
 
     def _lock_order(self, number: int, records: Sequence[str]) -> tuple[str, bytes]:
-        """Return the lock order of one part's changes."""
         joined = self._joined[id(self._matches[number].operation)]
         orders = map(joined.lock_order, records)
         return min(orders, default=(self._schema(number), b""))
@@ -146,7 +144,6 @@ class PartsExchange:
         return self._matches[number].operation.entity.schema.name
 
     def _records(self, number: int, request: Request) -> list[str]:
-        """The ids of the records that one part changes."""
         match = self._matches[number]
         body = self._joined[id(match.operation)].read(request)
         ids = request_ids(match.operation.id, match, request, body)
@@ -158,7 +155,6 @@ class PartsExchange:
         return any(one.must_buffer(status, headers) for one in self._begun)
 
     async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """Return the restorer of an answer's events, one part after the other."""
         streams = [await one.stream(status, headers) for one in self._begun]
         open_streams = [one for one in streams if one is not None]
         return _PartsStream(open_streams) if open_streams else None
@@ -168,7 +164,6 @@ class PartsExchange:
         return b""
 
     async def restore_response(self, answer: Response) -> Response:
-        """Return the answer for the caller, after settling each object."""
         status, headers = answer.status, answer.headers
         waiting = self._begun[::-1]
         try:
@@ -204,13 +199,11 @@ class _PartsStream:
         self._streams = streams
 
     async def restore(self, piece: bytes) -> bytes:
-        """As ``EventStream.restore``."""
         for one in self._streams:
             piece = await one.restore(piece)
         return piece
 
     async def rest(self) -> bytes:
-        """As ``EventStream.rest``."""
         rest = b""
         for one in self._streams:
             rest = (await one.restore(rest) if rest else b"") + await one.rest()

@@ -144,7 +144,6 @@ class FrontRuntime(Matcher):
     lists: dict[tuple[int, View | None], FrontLists | None]
 
     def plan(self, number: int) -> OperationPlan:
-        """Return the plan of an operation on one entity."""
         plan = self.plans.get(number)
         if plan is None:
             plan = self.plans[number] = make_plan(self.operations[number])
@@ -198,7 +197,6 @@ class RemoteExchange:
         """Nothing is refused before its body is there."""
 
     async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
-        """The request with tokens, durable in the vault. Raises ``VaultError``."""
         operation, question = self._operation, self._question(request, marks, REQUEST_ID.get())
         untouched = is_untouched(operation, request)
         if untouched and self._clock is not None and has_one_answer(operation):
@@ -292,7 +290,6 @@ class RemoteExchange:
             await self._end(Close(self._number))
 
     async def restore_response(self, answer: Response) -> Response:
-        """Settle, and restore. Raises ``VaultError``."""
         try:
             by_rows = await self._by_rows(answer)
             if by_rows is not None:
@@ -322,20 +319,16 @@ class RemoteExchange:
         return Response(answer.status, answer.headers, cut[0].restored(ended.values))
 
     def mark(self) -> bytes:
-        """As the owner tells it."""
         return b"" if self._ended is None else self._ended.mark
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
-        """Settle only: the answer is passed on as it is."""
         await self._tell(Settle(self._number, status, headers))
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:  # noqa: ARG002  # of the port
-        """Raise ``VaultError`` where the answer, settled and not read, may not pass."""
         if self._ended is not None and self._ended.unread is not None:
             raise self._ended.unread.error()
 
     async def failed(self, sent: bool) -> None:  # one fact, named by the method
-        """No answer came. ``sent``: the application may have acted all the same."""
         if self._unasked is None:
             await self._tell(Fail(self._number, sent))
 

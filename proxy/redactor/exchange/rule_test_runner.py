@@ -100,7 +100,6 @@ def _matched(
 
 
 def _host(runtime: Runtime, endpoint: str) -> str:
-    """A host by which the endpoint is reached."""
     hosts = [
         host
         for item in runtime.rules.endpoints

@@ -145,7 +145,6 @@ class Runtime(Matcher):
         )
 
     async def _readdressed(self, host: str, field: tuple[bytes, bytes]) -> bytes:
-        """The address in a field, with tokens."""
         address = self.address(host, field)
         if address is None:
             return field[1]
@@ -196,7 +195,6 @@ class InForce(CurrentRules[Runtime]):
     async def redact_headers(
         self, endpoint: Endpoint, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
-        """As ``Runtime.redact_headers``, by the current rules."""
         return await self.runtime.redact_headers(endpoint, host, headers)
 
     def fast_path(
@@ -214,7 +212,6 @@ class InForce(CurrentRules[Runtime]):
         return fast_path_plan(joined.under(view), runtime.vault, headers)
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
-        """As ``Runtime.exchange``, by the rules that made this match."""
         runtime = match.scope
         if not isinstance(runtime, Runtime):
             runtime = _runtime(match)

@@ -162,7 +162,6 @@ class VaultSearch:
         return [record.key for record in records if record.key is not None]
 
     def _test(self, question: SoughtQuestion) -> Test:
-        """The condition that one parameter stands for."""
         parameter = question.parameter
         alternatives = tuple(
             (self._alternative(parameter, name, how, text),)

@@ -362,7 +362,6 @@ def _shown_by(
 
 
 def _texts(item: BodyObject) -> Mapping[str, tuple[str, ...]]:
-    """Return the texts of an object's places, by field."""
     texts: dict[str, tuple[str, ...]] = {}
     several: dict[str, list[str]] = {}
     for spot in item.spots:

@@ -331,7 +331,6 @@ class GraphValues:
 
 
 def _text_at(value: Any, way: tuple[str, ...]) -> str:
-    """Return the text at a path below a value; empty if there is none."""
     for step in way:
         several = value if isinstance(value, list) else [value]
         inner = [one[step] for one in several if isinstance(one, dict) and step in one]

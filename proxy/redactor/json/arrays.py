@@ -243,7 +243,6 @@ class ListRows:
 
     @property
     def ended(self) -> bool:
-        """Whether every object was read."""
         return self._at == self._end
 
     def page(self, most: int, room: int) -> tuple[list[bytes], list[tuple[RowShape, int]]] | None:
@@ -378,7 +377,6 @@ def in_parts(body: bytes, start: int, end: int) -> list[memoryview] | None:
 
 
 def _ends(body: bytes, start: int, end: int) -> Iterator[int]:
-    """Yield the possible ends of a part of an array that begins there."""
     at = start + _PART
     for _ in range(_GUESSES if end - start > _PART + _NEAR else 0):
         match = _BETWEEN.search(body, at, at + _NEAR) or _COMMA.search(body, at, at + _NEAR)

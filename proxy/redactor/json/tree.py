@@ -122,7 +122,6 @@ class PathNode:
         self._admitted |= self.chosen
 
     def children(self) -> "list[PathNode]":
-        """Every node one step on."""
         return [*self.names.values(), *self.indexes.values(), *([self.each] if self.each else [])]
 
     @property

@@ -211,7 +211,6 @@ def _is_broken(section: Section) -> bool:
 
 
 def _loaded(value: object) -> object:
-    """A read section as ordinary values."""
     if isinstance(value, Section):
         return {key: _loaded(item.value) for key, item in value.items.items()}
     if isinstance(value, dict) and all(isinstance(item, PlacedValue) for item in value.values()):

@@ -210,7 +210,6 @@ def _inner(
     faults: RuleFaults,
     others: Mapping[str, EntityDraft],
 ) -> Parameter | None:
-    """Compile a place in a text of JSON."""
     for key in item.value if isinstance(item.value, Section) else ():
         if key not in ("field", "split", "refuse", "json"):
             hint = "is not followed; write field, split, refuse or json"

@@ -358,7 +358,6 @@ def _kinds() -> str:
 
 
 def _readable(visible: Visible) -> str:
-    """Describe the readable parts of a mask, as a rule file would write them."""
     said = {name: getattr(visible, name) for name in visible.__slots__}
     words = [f"`{name}: {str(one).lower()}`" for name, one in said.items() if one]
     return ", ".join(words) or "nothing"

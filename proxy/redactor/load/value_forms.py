@@ -356,11 +356,9 @@ class Block:
 
     @property
     def definition(self) -> str:
-        """The name of the block in the JSON Schema."""
         return self.name.replace(" ", "_")
 
     def define(self) -> JsonSchema:
-        """The block itself in JSON Schema."""
         return {
             "type": "object",
             "description": self.about,

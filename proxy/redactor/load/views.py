@@ -243,7 +243,6 @@ def _view(section: Section, entities: Mapping[str, Entity], faults: RuleFaults) 
 def _levels(
     entity: Entity, whole: PlacedValue, excepted: Mapping[str, PlacedValue], faults: RuleFaults
 ) -> Mapping[str, Level]:
-    """Return the visibility of each field, by its name in the vault."""
     levels: dict[str, Level] = {}
     for name, rule in entity.fields.items():
         item = excepted.get(name, whole)

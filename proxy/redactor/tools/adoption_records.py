@@ -57,7 +57,6 @@ class ReadRecord(NamedTuple):
 
     @property
     def rest(self) -> tuple[bytes, ...]:
-        """The bytes around the places."""
         bounds = [0, *(edge for one in self.spots for edge in (one.start, one.end))]
         return tuple(
             self.content[start:end]
@@ -80,7 +79,6 @@ class ReadRecord(NamedTuple):
 
     @property
     def members(self) -> dict[str, msgspec.Raw]:
-        """The members of the object, each as it stands there."""
         return _members(self.content)
 
 
@@ -273,7 +271,6 @@ class WalkPlan:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The application."""
         return self.update.endpoint
 
     @property
@@ -287,7 +284,6 @@ class WalkPlan:
 
     @property
     def content_type(self) -> str:
-        """The type of the body of the update."""
         return content_type_of(self.update) or _JSON
 
     def refused_values(self, record: ReadRecord, region: str) -> Counter[str]:
@@ -304,11 +300,9 @@ class WalkPlan:
         return +refused
 
     def read_target(self, ident: str) -> str:
-        """The path of one record."""
         return self._filled(self.reading.operation, self.ids[0], ident)
 
     def update_target(self, ident: str) -> str:
-        """The path of its update."""
         return self._filled(self.update, self.ids[1], ident)
 
     def update_body(self, record: ReadRecord) -> bytes:

@@ -203,7 +203,6 @@ def _of_added(request: NamedRequest, old: RuleSet, names: Renames) -> Iterator[R
 
 
 def _passes(endpoint: Endpoint | None) -> bool:
-    """Whether an endpoint passes what no rule names."""
     return endpoint is not None and endpoint.unmatched is not Unmatched.DENY
 
 

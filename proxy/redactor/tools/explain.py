@@ -124,7 +124,6 @@ def _effect(rule: Rule, endpoint: Endpoint, role: str) -> dict[str, Any]:
 
 
 def _about(operation: Operation, endpoint: Endpoint, role: str) -> dict[str, Any]:
-    """Describe the handling of one entity."""
     about: dict[str, Any] = {
         str(operation.verb): operation.entity.name,
         **({"keep": keep_in_words(operation)} if operation.keep is not None else {}),
@@ -228,7 +227,6 @@ def _field(field: FieldRule) -> dict[str, Any]:
 
 
 def _view(view: View, entity: Entity) -> dict[str, str]:
-    """Describe each field for callers of a view."""
     levels = view.levels.get(entity.name, {})
     example = {one: rule.mask.of(_EXAMPLES[rule.kind]) for one, rule in entity.fields.items()}
     return {

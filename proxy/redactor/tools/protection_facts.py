@@ -48,11 +48,9 @@ class Renames(NamedTuple):
     fields: Mapping[tuple[str, str], str]  #: the old entity and the new field
 
     def endpoint(self, name: str) -> str:
-        """The name that an endpoint had."""
         return self.endpoints.get(name, name)
 
     def entity(self, name: str) -> str:
-        """The name that an entity had."""
         return self.entities.get(name, name)
 
     def field(self, entity: str, name: str) -> str:
@@ -79,7 +77,6 @@ class NamedRequest(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The request in words."""
         endpoint, method, _, when = self.key
         return f"{endpoint}: {method} {self.rule.template}{f' when {when}' if when else ''}"
 

@@ -131,7 +131,6 @@ def _nested(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _document(text: str) -> Any:
-    """The document of a JSON text; ``None`` for another text."""
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
