@@ -1,14 +1,12 @@
 """Locates what is refused in a document of JSON, for messages and log lines."""
 
-from collections.abc import Collection, Iterable, Iterator
+import json
+import re
+from collections.abc import Collection, Iterable
 from contextlib import suppress
-from itertools import islice
 from typing import Final
 
-import msgspec
-
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.schema import Path, PathStep
 from proxy.redactor.coverage import parameter_word
 from proxy.redactor.json.text import JOINTS, lone_surrogate
 from proxy.redactor.json.tree import Selectors
@@ -85,34 +83,40 @@ def located(
     return VaultError(error.code, error.message, (Detail(pointer, _TEXT),))
 
 
-#: Stands for a member whose place is looked for, among so many texts of a document.
-_MARK: Final = b"member whose place is looked for"
-_PLACES: Final = 10_000
+#: The parts of a JSON document that tell where one is.
+_PART: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
 
 
-def selector_of(document: bytes, span: tuple[int, int], words: Collection[str]) -> str:
-    """The selector of a value, in which names that are neither ``words`` nor public are ``{word}``;
-    ``$`` where it is not found.
+def selector_of(document: bytes, start: int, words: Collection[str]) -> str:
+    """The selector of the value that begins at this byte, in which names that are neither ``words``
+    nor public are ``{word}``.
     """
-    start, end = span
-    with suppress(msgspec.DecodeError, RecursionError):
-        marked = msgspec.json.decode(b'%b"%b"%b' % (document[:start], _MARK, document[end:]))
-        for path, text in islice(_texts(marked), _PLACES):
-            if text == _MARK.decode():
-                steps = (
-                    f".{parameter_word(one, words)}" if isinstance(one, str) else "[*]"
-                    for one in path
-                )
-                return "$" + "".join(steps)
-    return "$"
+    steps = (
+        f".{parameter_word(one, words)}" if isinstance(one, str) else "[*]"
+        for one in steps_to(document, start)
+    )
+    return "$" + "".join(steps)
 
 
-def _texts(document: object, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    if isinstance(document, str):
-        yield path, document
-    elif isinstance(document, dict):
-        for name, one in document.items():
-            yield from _texts(one, (*path, name))
-    elif isinstance(document, list):
-        for one in document:
-            yield from _texts(one, (*path, PathStep.EACH))
+def steps_to(document: bytes, start: int) -> list[str | int]:
+    """The way to the value that begins at this byte of a JSON document."""
+    way: list[str | int] = []
+    name = b""
+    for part in _PART.finditer(document):
+        if part.start() >= start:
+            break
+        text = part[0]
+        if text == b"{":
+            way.append("")
+        elif text == b"[":
+            way.append(0)
+        elif text in (b"}", b"]"):
+            way.pop()
+        elif text == b",":
+            last = way[-1]
+            way[-1] = last + 1 if isinstance(last, int) else ""
+        elif text == b":":
+            way[-1] = json.loads(name)
+        else:
+            name = text
+    return way

@@ -254,7 +254,7 @@ class UnnamedInMessage(Unnamed):
         rest += text[at:]
         for leaf in self._anywhere.find(rest, depth).anchored:
             if rest[leaf.start : leaf.end] not in _NO_FIELDS:
-                raise self._refused_at(selector_of(rest, (leaf.start, leaf.end), self._words))
+                raise self._refused_at(selector_of(rest, leaf.start, self._words))
 
     def _refused_at(self, selector: str) -> VaultError:
         entity = self._operation.entity.name

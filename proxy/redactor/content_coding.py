@@ -7,6 +7,7 @@ is unreadable.
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import brotli
@@ -191,13 +192,15 @@ def _inflate_zlib(body: bytes, most: int, window: int) -> tuple[bytes, bytes]:
     return out, stream.unused_data
 
 
-def _inflate_gzip(body: bytes, most: int) -> bytes:
-    """Decompress one or several members, as RFC 1952 allows."""
+def _inflate_parts(
+    inflate_one: Callable[[bytes, int], tuple[bytes, bytes]], body: bytes, most: int
+) -> bytes:
+    """Decompress one or several members or frames, as RFC 1952 and RFC 8878 allow."""
     pieces: list[bytes] = []
     while body:
         if len(pieces) == _PARTS:
             raise _TooLong
-        piece, body = _inflate_zlib(body, most, 16 + zlib.MAX_WBITS)
+        piece, body = inflate_one(body, most)
         pieces.append(piece)
         most -= len(piece)
     return b"".join(pieces)
@@ -233,20 +236,14 @@ def _inflate_brotli(body: bytes, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _inflate_zstd(body: bytes, most: int) -> bytes:
-    """Decompress one or several frames, as RFC 8878 allows."""
-    pieces: list[bytes] = []
-    while body:
-        if len(pieces) == _PARTS:
-            raise _TooLong
-        piece, whole, body = _zstd_frame(body, most + 1)
-        if len(piece) > most:
-            raise _TooLong
-        if not whole:
-            raise _Broken
-        pieces.append(piece)
-        most -= len(piece)
-    return b"".join(pieces)
+def _inflate_frame(body: bytes, most: int) -> tuple[bytes, bytes]:
+    """Return a decompressed frame, and the bytes after it."""
+    piece, whole, rest = _zstd_frame(body, most + 1)
+    if len(piece) > most:
+        raise _TooLong
+    if not whole:
+        raise _Broken
+    return piece, rest
 
 
 def _zstd_frame(body: bytes, most: int) -> tuple[bytes, bool, bytes]:
@@ -266,17 +263,13 @@ def _deflate_gzip(body: bytes) -> bytes:
     return stream.compress(body) + stream.flush()
 
 
-def _deflate_brotli(body: bytes) -> bytes:
-    packed: bytes = brotli.compress(body, quality=5)
-    return packed
-
-
+_inflate_member = partial(_inflate_zlib, window=16 + zlib.MAX_WBITS)
 #: By the names of the IANA registry of content codings.
 CODINGS: Mapping[str, Coding] = {
-    "gzip": Coding(_inflate_gzip, _deflate_gzip),
+    "gzip": Coding(partial(_inflate_parts, _inflate_member), _deflate_gzip),
     "deflate": Coding(_inflate_deflate, zlib.compress),
-    "br": Coding(_inflate_brotli, _deflate_brotli),
-    "zstd": Coding(_inflate_zstd, zstd.compress),
+    "br": Coding(_inflate_brotli, partial(brotli.compress, quality=5)),
+    "zstd": Coding(partial(_inflate_parts, _inflate_frame), zstd.compress),
 }
 
 _ALIASES = {"x-gzip": "gzip"}

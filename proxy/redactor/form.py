@@ -25,7 +25,11 @@ def compiled(pattern: str) -> re.Pattern[str]:
     Each part is matched at its first place, for good (an atomic group): the first match always
     suffices. So the time grows with the name only, however many ``*`` there are.
     """
-    first, *others = (re.escape(part) for part in pattern.split("*"))
+    return _in_order([re.escape(part) for part in pattern.split("*")])
+
+
+def _in_order(parts: Sequence[str]) -> re.Pattern[str]:
+    first, *others = parts
     between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
     return re.compile(first + between + "".join(f".*{last}" for last in others[-1:]), re.DOTALL)
 
@@ -44,9 +48,7 @@ def resembling(pattern: str) -> re.Pattern[str]:
         first = part[0] if number and part[:1] in ("_", "-") else "[_-]?"
         last = part[-1] if number + 1 < len(parts) and part[-1:] in ("_", "-") else "[_-]?"
         spellings.append(f"{first}{letters}{last}" if letters else part)
-    first, *others = spellings
-    between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
-    return re.compile(first + between + "".join(f".*{last}" for last in others[-1:]), re.DOTALL)
+    return _in_order(spellings)
 
 
 def pattern_weight(pattern: str) -> tuple[bool, int]:

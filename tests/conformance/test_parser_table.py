@@ -16,7 +16,7 @@ EXEMPT: Final = {
     "model.legacy_dialect:field_of_name": "looks up one name",
     "redactor.load.loader:load_text": "a whole rule file: YAML is read by its library, at start and reload, and its texts by the parsers above",
     "redactor.load.yaml_tree:read_tree": "as load_text",
-    "redactor.exchange.misfits:steps_to": "is given documents of JSON that were read before",
+    "redactor.ambiguity:steps_to": "is given documents of JSON that were read before",
     "tokenization.common:read32": "is given words of its own alphabet by the patterns of the token formats",
     "tokenization.common:read62": "as read32",
     "tokenization.normalize:normalize": "stands in the table by each kind",

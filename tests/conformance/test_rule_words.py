@@ -26,7 +26,7 @@ from tests.support.tree import ROOT
 FILES = sorted((ROOT / "rules").rglob("*.yaml"), key=lambda file: file.stat().st_size)
 ENVIRON = {**os.environ, "WORDS_CLIENT": "proxy:secret"}
 MANUAL = (ROOT / "docs" / "rules.md").read_text("utf-8")
-TITLES = {block.definition: block.title or block.name for block in blocks()}
+TITLES = {block.definition: block.name for block in blocks()}
 #: What no key may hold, but those that hold whatever JSON there is.
 ABSURD: Any = ({"absurd": [["absurd"]]}, [["absurd"]])
 ANY_JSON = {

@@ -82,20 +82,8 @@ class ExchangeAudit:
     """Writer of the audit lines of one operation."""
 
     __slots__ = (
-        "_about",
-        "_covered",
-        "_environment",
-        "_fields",
-        "_head",
-        "_marks_only",
-        "_miss",
-        "_schema",
-        "_services",
-        "_tail",
-        "_written",
-        "group",
-        "honeytokens",
-        "sink",
+        *("_about", "_covered", "_environment", "_fields", "_head", "_marks_only", "_miss"),
+        *("_schema", "_services", "_tail", "_written", "group", "honeytokens", "sink"),
     )
 
     def __init__(
@@ -256,16 +244,6 @@ class ExchangeAudit:
         self, head: bytes, status: int, records: tuple[int, Sequence[str]], fields: frozenset[str]
     ) -> bytes:
         count, marks = records
-        if status and marks and fields:  # as nearly always
-            parts = (
-                head,
-                status,
-                self._tail,
-                count,
-                '","'.join(marks).encode(),
-                self._fields.get(fields) or self._names(fields),
-            )
-            return b'%b,"status":%d,%b,"count":%d,"records":["%b"],"fields":[%b]' % parts
         line = (
             b'%b,"status":%d,%b' % (head, status, self._tail)
             if status
@@ -274,7 +252,9 @@ class ExchangeAudit:
         line = b'%b,"count":%d' % (line, count)
         if marks:
             line = b'%b,"records":["%b"]' % (line, '","'.join(marks).encode())
-        return b'%b,"fields":[%b]' % (line, self._names(fields)) if fields else line
+        if not fields:
+            return line
+        return b'%b,"fields":[%b]' % (line, self._fields.get(fields) or self._names(fields))
 
     def _masked(self, fields: frozenset[str]) -> bytes:
         """The end of a line that tells which of these fields were masked."""

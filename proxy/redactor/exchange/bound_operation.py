@@ -240,10 +240,7 @@ _PART: Final = 4
 class Notices:
     """Notices of one operation: counted each time, logged once a field and reason."""
 
-    __slots__ = (
-        *("_displaced", "_entity", "_logged", "_metrics", "_nameless", "_operation"),
-        *("_other_id", "_reads", "hides"),
-    )
+    __slots__ = (*("_entity", "_logged", "_metrics", "_operation", "_reads", "hides"),)
 
     def __init__(self, metrics: Metrics, operation: Operation) -> None:
         self._metrics = metrics
@@ -252,20 +249,17 @@ class Notices:
         self._reads = operation.verb is Verb.READ
         hides = operation.endpoint.on_error.untold_token == "hide"
         self.hides = self._reads and hides  #: whether texts that an id would tell are not shown
-        self._logged: set[tuple[str, str]] = set()
-        self._nameless = False  #: whether it was logged
-        self._displaced = False  #: likewise
-        self._other_id = False  #: likewise
+        self._logged: set[tuple[str, str]] = set()  #: events, or fields with reasons
 
     def nameless(self) -> None:
         """A create was taken, and its answer tells no id."""
-        if not self._nameless:
-            self._nameless = True
+        if ("nameless", "") not in self._logged:
+            self._logged.add(("nameless", ""))
             _log.warning(
                 "the application answers a create without the id of its record: the values are "
-                "kept, and shown once an "
-                "answer shows a token that tells the record; until then it shows tokens, and no "
-                "search of the vault finds it; if the answer holds the id, say where: response: "
+                "kept, and shown once an answer shows a token that tells the record; until then it "
+                "shows tokens, and no search of the vault finds it; if the answer holds the id, "
+                "say where: response: "
                 '{id: $.id} for a member, {id: "header Location /path/{id}"} for a header field; '
                 'else let the application send a field of its own: {id: "header X-Record {id}"}',
                 operation=self._operation,
@@ -274,8 +268,8 @@ class Notices:
 
     def displaced(self) -> None:
         """A new record was given the id of another one that the vault has."""
-        if not self._displaced:
-            self._displaced = True
+        if ("displaced", "") not in self._logged:
+            self._logged.add(("displaced", ""))
             _log.warning(
                 "a create was answered with the id of a record that the vault has: the values "
                 "before stay with the new ones until an answer shows what the record has; it is "
@@ -288,13 +282,14 @@ class Notices:
         """Tell of a record that an answer shows under an id of another kind than its own, by which
         the vault knows it.
         """
-        if self._other_id or item.id is None or record is None or record.row.key is None:
+        logged = ("other_id", "") in self._logged
+        if logged or item.id is None or record is None or record.row.key is None:
             return
         if record.row.key == collection.key_hash(item.id):  # nearly always
             return
         key = collection.sealer.open_key(record.row)
         if key is not None and _kind_of_id(key) != _kind_of_id(item.id):
-            self._other_id = True
+            self._logged.add(("other_id", ""))
             _log.warning(
                 "an entity has two kinds of id: the vault knows a record by the one that its "
                 "create answered with, and this operation names it by the other, so updates and "

@@ -60,16 +60,8 @@ class FastPathPlan(AnswerPlan):
     """Plan of the ordinary exchanges of one operation."""
 
     __slots__ = (
-        "_blocks",
-        "_declared",
-        "_erases",
-        "_id_name",
-        "_leaves",
-        "_roots",
-        "_same",
-        "_signs",
-        "_verb",
-        "cut",
+        *("_blocks", "_declared", "_erases", "_id_name", "_leaves", "_roots", "_same", "_signs"),
+        *("_verb", "cut"),
     )
 
     def __init__(self, joined: BoundOperation, vault: Vault, at_once: AtOnce) -> None:

@@ -3,7 +3,6 @@
 The places are looked for only once a request is refused, so that requests in order pay nothing.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -16,6 +15,7 @@ from proxy.model.schema import Value
 from proxy.model.values import step
 from proxy.offload import busy, give_way
 from proxy.redactor import form
+from proxy.redactor.ambiguity import steps_to
 from proxy.redactor.bodies.uploads import UPLOADS
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.message import Media, Request
@@ -24,9 +24,6 @@ from proxy.telemetry import logs
 from proxy.vault.proxied import SentTokens, stand_ins
 
 _log = logs.logger("redactor")
-
-#: The parts of a JSON document that tell where one is.
-_PART: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
 
 #: A quoted cell, or the end of a line behind which another one is empty.
 _EMPTY_LINE: Final = re.compile(rb'"[^"]*"|((?>\r\n|\n|\r))(?=\r|\n)')
@@ -202,27 +199,3 @@ def row_of(content: bytes, items: Sequence[BodyObject], spot: Spot) -> int:
     rows = 2 + sum(item.spots[0].start <= spot.start for item in items[1:])
     empty = _EMPTY_LINE.finditer(content, items[0].spots[0].start, spot.start)
     return rows + sum(line[1] is not None for line in empty)
-
-
-def steps_to(document: bytes, start: int) -> list[str | int]:
-    """The way to the value that begins at this byte of a JSON document."""
-    way: list[str | int] = []
-    name = b""
-    for part in _PART.finditer(document):
-        if part.start() >= start:
-            break
-        text = part[0]
-        if text == b"{":
-            way.append("")
-        elif text == b"[":
-            way.append(0)
-        elif text in (b"}", b"]"):
-            way.pop()
-        elif text == b",":
-            last = way[-1]
-            way[-1] = last + 1 if isinstance(last, int) else ""
-        elif text == b":":
-            way[-1] = json.loads(name)
-        else:
-            name = text
-    return way

@@ -285,21 +285,26 @@ def _levels(value: msgspec.Raw) -> int:
     return min(2, text.count(b"{") + text.count(b"[")) if text[:1] in (b"[", b"{") else 0
 
 
-def _pattern(
-    members: Mapping[str, msgspec.Raw], leaves: Iterable[str], even: bool
-) -> re.Pattern[bytes]:
-    """An object of these members in this order; its groups are the values of the leaves."""
+def _written(members: Mapping[str, msgspec.Raw], even: bool) -> Iterator[tuple[str, bytes, bytes]]:
+    """Each name, and patterns of it and of its value."""
     string = _STRINGS[even]
     scalar = string + rb"|" + _BARE
     shallow = _containers(scalar, string)
     deep = _containers(scalar + rb"|" + rb"|".join(shallow.values()), string)
-    parts: list[bytes] = []
     for name, raw in members.items():
-        levels = _levels(raw)
-        kind = bytes(memoryview(raw)[:1])
+        levels, kind = _levels(raw), bytes(memoryview(raw)[:1])
         value = (shallow if levels == 1 else deep)[kind] if levels else scalar
+        yield name, re.escape(f'"{name}"'.encode()), value
+
+
+def _pattern(
+    members: Mapping[str, msgspec.Raw], leaves: Iterable[str], even: bool
+) -> re.Pattern[bytes]:
+    """An object of these members in this order; its groups are the values of the leaves."""
+    parts: list[bytes] = []
+    for name, written, value in _written(members, even):
         group = rb"(%b)" if name in leaves else rb"(?:%b)"
-        parts.append(re.escape(f'"{name}"'.encode()) + _COLON + group % value)
+        parts.append(written + _COLON + group % value)
     return re.compile(rb"\{" + _WS + _SEPARATOR.join(parts) + _WS + rb"\}")
 
 
@@ -316,21 +321,14 @@ def _cutting(
     """
     leaves, bare = places
     colon, comma = separators
-    string = _STRINGS[even]
-    scalar = string + rb"|" + _BARE
-    shallow = _containers(scalar, string)
-    deep = _containers(scalar + rb"|" + rb"|".join(shallow.values()), string)
-    numbers = iter(bare)
-    pattern = rb"(\{" + _WS
-    for index, (name, raw) in enumerate(members.items()):
-        pattern += (comma if index else b"") + re.escape(f'"{name}"'.encode()) + colon
+    numbers, parts = iter(bare), list[bytes]()
+    for name, written, value in _written(members, even):
         if name in leaves:
-            pattern += _CUT_NUMBER if next(numbers) else _CUT_TEXT
-            continue
-        levels = _levels(raw)
-        kind = bytes(memoryview(raw)[:1])
-        pattern += rb"(?:%b)" % ((shallow if levels == 1 else deep)[kind] if levels else scalar)
-    return re.compile(pattern + _WS + rb"\}(?:" + comma + rb"(?!\])|" + _WS + rb"(?=\])))")
+            parts.append(written + colon + (_CUT_NUMBER if next(numbers) else _CUT_TEXT))
+        else:
+            parts.append(written + colon + rb"(?:%b)" % value)
+    end = _WS + rb"\}(?:" + comma + rb"(?!\])|" + _WS + rb"(?=\])))"
+    return re.compile(rb"(\{" + _WS + comma.join(parts) + end)
 
 
 def _containers(value: bytes, name: bytes) -> dict[bytes, bytes]:

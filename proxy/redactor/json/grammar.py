@@ -36,28 +36,20 @@ NEXT_ELEMENT = re.compile(_WS + rb"(?:(\])|," + _WS + rb")")
 #: Bytes between the values of an object: one separator and one name.
 _BETWEEN = re.compile(_WS + rb"[{,]" + _WS + _KEY)
 
+
+def _holding(value: bytes, key: bytes) -> bytes:
+    """A pattern of short arrays and objects that hold such values under such names."""
+    array = rb"\[" + _WS + rb"(?:" + value + rb"(?:" + _COMMA + value + rb"){0,30})?" + _WS + rb"\]"
+    pairs = key + value + rb"(?:" + _COMMA + key + value + rb"){0,30}"
+    return rb"(?:" + array + rb"|\{" + _WS + rb"(?:" + pairs + rb")?" + _WS + rb"\})"
+
+
 #: A value that a pattern can skip: a scalar, or a short array or object of scalars.
-_SHORT_ARRAY = (
-    rb"\[" + _WS + rb"(?:" + _SCALAR + rb"(?:" + _COMMA + _SCALAR + rb"){0,30})?" + _WS + rb"\]"
-)
-_SHORT_OBJECT = (
-    rb"\{"
-    + _WS
-    + rb"(?:"
-    + _KEY
-    + _SCALAR
-    + rb"(?:"
-    + _COMMA
-    + _KEY
-    + _SCALAR
-    + rb"){0,30})?"
-    + _WS
-    + rb"\}"
-)
-_SHORT = rb"(?:" + _SCALAR + rb"|" + _SHORT_ARRAY + rb"|" + _SHORT_OBJECT + rb")"
+_SHORT = rb"(?:" + _SCALAR + rb"|" + _holding(_SCALAR, _KEY) + rb")"
 
 _FORBIDDEN = re.compile(rb"[\\\x00-\x1f]")
-_SCALAR_RUN = re.compile(rb"(?:" + _COMMA + _SCALAR + rb"){0,500}")
+#: Inside an array, behind an element: the scalars that follow.
+SCALAR_RUN = re.compile(rb"(?:" + _COMMA + _SCALAR + rb"){0,500}")
 
 #: For each kind of container: its first member, the next one, a value to skip, and more members
 #: like it. The second pair is for places where no container may stand.
@@ -79,7 +71,7 @@ _LAST_OBJECT = (
     SCALAR,
     re.compile(rb"(?:" + _COMMA + _KEY + _SCALAR + rb"){0,500}"),
 )
-_LAST_ARRAY = (FIRST_ELEMENT, NEXT_ELEMENT, SCALAR, _SCALAR_RUN)
+_LAST_ARRAY = (FIRST_ELEMENT, NEXT_ELEMENT, SCALAR, SCALAR_RUN)
 
 #: Bytes that a pattern is shown at once.
 _PIECE = 32 * 1024
@@ -128,11 +120,6 @@ def _forbidden(text: bytes, end: int) -> Callable[[int], re.Match[bytes] | None]
     return lambda start: _FORBIDDEN.search(text, start, min(start + _PIECE, end))
 
 
-def run_of_scalars(text: bytes, at: int) -> int:
-    """Inside an array, behind an element: the end of the scalars that follow."""
-    return _end(_SCALAR_RUN, text, at)
-
-
 @lru_cache(maxsize=1024)
 def skip_patterns(
     names: frozenset[str], *, escapes: bool, heads: frozenset[str] = frozenset()
@@ -171,18 +158,6 @@ def _spellings(names: Iterable[str]) -> bytes:
     return "|".join(
         "[_-]*+".join(map(re.escape, name)) for name in sorted(names) if name.isascii()
     ).encode()
-
-
-def _holding(value: bytes, key: bytes) -> bytes:
-    """A pattern of short arrays and objects that hold such values under such names."""
-    array = rb"\[" + _WS + rb"(?:" + value + rb"(?:" + _COMMA + value + rb"){0,30})?" + _WS + rb"\]"
-    pairs = key + value + rb"(?:" + _COMMA + key + value + rb"){0,30}"
-    return rb"(?:" + array + rb"|\{" + _WS + rb"(?:" + pairs + rb")?" + _WS + rb"\})"
-
-
-def run_end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    """The end of a run of ``skip_patterns`` from ``at`` on; ``at`` where nothing fits."""
-    return _end(pattern, text, at)
 
 
 def skip(text: bytes, at: int, room: int, depth: int) -> int:
@@ -232,11 +207,11 @@ def _step(
             end = scalar_end(text, at)
             if end < 0:
                 raise broken(at)
-        at = _end(run, text, end)
+        at = run_end(run, text, end)
         fresh = False
 
 
-def _end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+def run_end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
     """The end of a run of members or elements, or of a part of a long one; it may be empty."""
     reach = at + _PIECE
     match = pattern.match(text, at, reach)

@@ -16,12 +16,12 @@ from proxy.redactor.json.grammar import (
     FIRST_MEMBER,
     NEXT_ELEMENT,
     NEXT_MEMBER,
+    SCALAR_RUN,
     ambiguous,
     broken,
     member_name,
     not_utf8,
     run_end,
-    run_of_scalars,
     scalar_end,
     skip,
     skip_patterns,
@@ -227,7 +227,7 @@ class DocumentWalk:
         if frame.skips is not None:
             self._at = run_end(frame.skips, self._text, self._at)
         elif frame.runs:
-            self._at = run_of_scalars(self._text, self._at)
+            self._at = run_end(SCALAR_RUN, self._text, self._at)
 
     def _judge(self, frame: WalkFrame, name: str, chosen: bool) -> None:
         """Notice a name readers may take for a ``chosen`` one: by more than a passing ``..``."""

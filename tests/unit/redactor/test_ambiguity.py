@@ -1,6 +1,12 @@
+import json
+import re
+import time
+from collections.abc import Callable
+
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.ambiguity import _PART, steps_to
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
 from tests.support.table import table
@@ -52,3 +58,40 @@ def test_what_no_member_is_to_blame_for_and_a_long_document_have_no_place(body, 
         PEOPLE.find(body)
     assert caught.value.code is code
     assert caught.value.details == ()
+
+
+def test_the_way_to_each_value_is_that_which_readers_of_json_go():
+    document = {"a": [1, {"b": "x,]}"}, [[], {}, "y"]], 'c":': {"": None, "/~": [True]}}
+    text = json.dumps(document).encode()
+    found = []
+
+    def walk(value: object, way: list[str | int]) -> None:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                walk(inner, [*way, name])
+        elif isinstance(value, list):
+            for number, inner in enumerate(value):
+                walk(inner, [*way, number])
+        else:
+            found.append((way, json.dumps(value).encode()))
+
+    walk(document, [])
+    at = 0
+    for way, raw in found:
+        at = text.index(raw, at)
+        assert steps_to(text, at) == way
+        at += len(raw)
+
+
+def test_a_long_text_before_the_place_is_stepped_over_in_no_time():
+    def best(work: Callable[[], object]) -> float:
+        times = []
+        for _ in range(3):
+            began = time.thread_time()
+            work()
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    text = b'"' + b"1" * 1_000_000 + b'\\""'
+    assert [found[0] for found in _PART.finditer(text + b':"a"')] == [text, b":", b'"a"']
+    assert best(lambda: _PART.match(text)) < best(lambda: re.match(rb'"(?:[^"\\]|\\.)*"', text)) / 2

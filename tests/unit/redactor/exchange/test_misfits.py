@@ -1,8 +1,6 @@
 import asyncio
 import json
-import re
 import time
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -10,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.misfits import _PART, steps_to
 from proxy.redactor.message import RawHeaders
 from proxy.storage.changes import Replace
 from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk
@@ -118,43 +115,6 @@ async def test_a_refusal_and_its_log_line_name_field_and_place_and_never_the_val
     everything = json.dumps([error.message, error.details, told])
     assert not any(text in everything for text in ("Quibble", "Ann", "ann"))
     assert one.idle
-
-
-def test_the_way_to_each_value_is_that_which_readers_of_json_go():
-    document = {"a": [1, {"b": "x,]}"}, [[], {}, "y"]], 'c":': {"": None, "/~": [True]}}
-    text = json.dumps(document).encode()
-    found = []
-
-    def walk(value: object, way: list[str | int]) -> None:
-        if isinstance(value, dict):
-            for name, inner in value.items():
-                walk(inner, [*way, name])
-        elif isinstance(value, list):
-            for number, inner in enumerate(value):
-                walk(inner, [*way, number])
-        else:
-            found.append((way, json.dumps(value).encode()))
-
-    walk(document, [])
-    at = 0
-    for way, raw in found:
-        at = text.index(raw, at)
-        assert steps_to(text, at) == way
-        at += len(raw)
-
-
-def test_a_long_text_before_the_place_is_stepped_over_in_no_time():
-    def best(work: Callable[[], object]) -> float:
-        times = []
-        for _ in range(3):
-            began = time.thread_time()
-            work()
-            times.append(time.thread_time() - began)
-        return min(times)
-
-    text = b'"' + b"1" * 1_000_000 + b'\\""'
-    assert [found[0] for found in _PART.finditer(text + b':"a"')] == [text, b":", b'"a"']
-    assert best(lambda: _PART.match(text)) < best(lambda: re.match(rb'"(?:[^"\\]|\\.)*"', text)) / 2
 
 
 @table(("verb", "match"), [("read", "POST /search"), ("delete", "POST /purge")])

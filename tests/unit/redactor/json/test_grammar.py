@@ -136,8 +136,8 @@ def test_characters_on_the_borders_of_pieces_are_whole(shift):
 def test_space_and_runs_of_scalars_end_where_they_end():
     assert skip_space(b" \t\r\n\x0c", 0) == 4
     assert skip_space(b"x", 0) == 0
-    assert grammar.run_of_scalars(b'[1, "]" ,null,[2],3]', 2) == 13
-    assert grammar.run_of_scalars(b"[1]", 2) == 2
+    assert grammar.run_end(grammar.SCALAR_RUN, b'[1, "]" ,null,[2],3]', 2) == 13
+    assert grammar.run_end(grammar.SCALAR_RUN, b"[1]", 2) == 2
 
 
 def test_one_separator_and_one_name_stand_between_values():
