@@ -88,9 +88,7 @@ _PART: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
 
 
 def selector_of(document: bytes, start: int, words: Collection[str]) -> str:
-    """The selector of the value that begins at this byte, in which names that are neither ``words``
-    nor public are ``{word}``.
-    """
+    """The selector of the value at this byte; only ``words`` and public names are told."""
     steps = (
         f".{parameter_word(one, words)}" if isinstance(one, str) else "[*]"
         for one in steps_to(document, start)

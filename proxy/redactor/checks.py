@@ -230,9 +230,7 @@ class Unnamed:
 
 
 class UnnamedInMessage(Unnamed):
-    """Looks for an entity's fields in messages of a WebSocket, beside the places that the rule
-    names and those that it lets pass.
-    """
+    """Looks for fields in messages of a WebSocket, but where the rule names or passes them."""
 
     __slots__ = ("_passed", "_words")
 

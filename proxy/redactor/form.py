@@ -325,9 +325,7 @@ def _check_charset(charset: bytes) -> None:
 
 
 def _hidden(watch: _Watch, segment: bytes) -> str:
-    """The name of an expected member that hides behind ``;``, which older applications take for
-    ``&``; else empty.
-    """
+    """The expected name that hides behind ``;``, once a separator like ``&``; else empty."""
     names = (_name(piece.partition(b"=")[0], strict=False) for piece in segment.split(b";")[1:])
     return next((name for name in names if watch.resembled(name)), "")
 

@@ -221,9 +221,7 @@ class Guard:
                 return
 
     def doubts(self, cut: CutBody, sent: Request) -> bool:
-        """Whether any text that was cut out of a request seems to stand elsewhere in it; only
-        ``check`` tells.
-        """
+        """Whether a text that was cut out seems to stand elsewhere; only ``check`` tells."""
         values = cut.fields
         if len(sent.body) < LONG_BODY or len(values) > FEW_VALUES:
             return bool(suspects(values, self._heap(sent, b'"'.join(cut.pieces[::2]))))

@@ -247,9 +247,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 def found_inside(
     text: str, offset: int, quoted: bool, patterns: Sequence[re.Pattern[str]]
 ) -> Iterator[Candidate]:
-    """Yield the tokens in a text that begins at ``offset``, by these patterns; the longest of those
-    that begin at one place.
-    """
+    """Yield the tokens in a text that begins at ``offset``: the longest at each place."""
     last = -1
     spans = sorted(
         (m.start(), -m.end(), m[0]) for pattern in patterns for m in _matches(pattern, text)

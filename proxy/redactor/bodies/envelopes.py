@@ -223,9 +223,7 @@ def _is_field(field: tuple[str, str]) -> bool:
 
 
 def _is_written_out(path: str) -> bool:
-    """Whether a path holds nothing but what libraries that read addresses leave where it is: no
-    white space, no signs of control or format.
-    """
+    """Whether a path holds no white space, and no signs of control or format."""
     if path.isascii():
         return path.isprintable() and " " not in path
     return not any(unicodedata.category(sign)[0] in "CZ" for sign in path)

@@ -250,9 +250,7 @@ def is_page(plan: OperationPlan, answer: Response) -> bool:
 
 
 class AnswerScan:
-    """Restores tokens wherever they stand: in a page those of anybody, else those of one exchange
-    and of the records that it names.
-    """
+    """Restores tokens anywhere: in a page those of anybody, else those that it may name."""
 
     def __init__(
         self,

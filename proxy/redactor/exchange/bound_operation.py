@@ -279,9 +279,7 @@ class Notices:
             )
 
     def other_id(self, collection: Collection, item: AnswerObject, record: OpenRow | None) -> None:
-        """Tell of a record that an answer shows under an id of another kind than its own, by which
-        the vault knows it.
-        """
+        """Tell of a record that the vault knows by another kind of id than the answer shows."""
         logged = ("other_id", "") in self._logged
         if logged or item.id is None or record is None or record.row.key is None:
             return
@@ -321,9 +319,7 @@ class Notices:
         self.undecided(await reconciling)
 
     def undecided(self, fields: Iterable[str]) -> None:
-        """Updates of these fields are in doubt, and no answer will tell: both values are kept, the
-        one before is shown.
-        """
+        """Updates of these fields are in doubt for good: both values stay, the old one is shown."""
         for field in sorted(fields):
             self._metrics.cell("domicile_undecided_updates_total", self._entity, field).value += 1
             _log.warning(

@@ -119,7 +119,8 @@ class CarrierExchange(RuleExchange):
             return restored
         carriers = self._operation.response.carriers
         values = self._addressed()
-        if values and b"href" in carriers and _is_html(restored):
+        kind = surroundings(header(restored.headers, b"content-type"))
+        if values and b"href" in carriers and restored.body and kind is EscapingKinds.HTML:
             links = partial(self._address, values=values)
             long = len(restored.body) > SMALL
             body = await run_in_thread(long, linked, restored.body, links)
@@ -219,9 +220,7 @@ class CarrierExchange(RuleExchange):
         return authority.lower() in (upstream.lower(), (host or upstream).lower())
 
     async def _cookie(self, text: bytes) -> bytes:
-        """A ``Set-Cookie`` with the value of its token, if that is one of its field, and comes back
-        as the same.
-        """
+        """A ``Set-Cookie`` with the value of its token, where that comes back as the same token."""
         name, before, raw, attributes = set_cookie(text)
         field = self._operation.response.cookies.get(name)
         token = read_cookie(raw) if field is not None else None
@@ -267,11 +266,6 @@ def _name_of(one: re.Match[str]) -> str:
         return raw.decode()  # as many applications write it, in place of the coded form
     except UnicodeDecodeError:
         return raw.decode("latin-1")
-
-
-def _is_html(answer: Response) -> bool:
-    kind = surroundings(header(answer.headers, b"content-type"))
-    return bool(answer.body) and kind is EscapingKinds.HTML
 
 
 _TEXT: Final[RawHeaders] = ((b"content-type", b"text/plain"),)

@@ -19,7 +19,7 @@ from proxy.redactor.bodies.envelopes import (
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.parts_exchange import PartsExchange, each_ended
+from proxy.redactor.exchange.parts_exchange import PartsExchange, SeveralExchanges, each_ended
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.json.text import is_utf8, unwrapped
@@ -29,7 +29,6 @@ from proxy.redactor.message import (
     RawHeaders,
     Request,
     Response,
-    Timing,
     carries_unseen,
     classify,
     header,
@@ -87,7 +86,7 @@ class _Inner:
         return edits, edits_of(self.request, came, rest)
 
 
-class EnvelopeExchange:
+class EnvelopeExchange(SeveralExchanges[InnerExchange]):
     """Carries one envelope and its answer, request by request."""
 
     missed, carries = False, True
@@ -95,6 +94,7 @@ class EnvelopeExchange:
     def __init__(self, operation: Operation, rules: InnerRules, view: View | None) -> None:
         if operation.envelope is None:
             raise TypeError("the operation is no envelope")
+        super().__init__()
         self._operation = operation
         self._rules = rules
         self._view = view
@@ -102,8 +102,6 @@ class EnvelopeExchange:
         depth = operation.endpoint.limits.json_depth
         self._reader = EnvelopeReader(operation.envelope, operation.label, depth)
         self._inner: list[_Inner] = []
-        self._begun: list[InnerExchange] = []  #: of those that were redacted
-        self.timing = Timing()
 
     @property
     def carried(self) -> Sequence[CarriedRequest]:
@@ -244,9 +242,7 @@ class EnvelopeExchange:
         return override_method(kinds, content, self._operation.endpoint.limits.form_fields)
 
     def _carries_unseen(self, one: InnerRequest, host: str, target: bytes) -> bool:
-        """Whether a request that no rule names is of a kind that is refused on the paths of
-        others.
-        """
+        """Whether a request without a rule is of a kind that is refused on ruled paths."""
         kinds = (header(one.headers, b"content-type") or b"").decode("latin-1").strip().lower()
         unseen = carries_unseen(one.method, (kinds,), bodied=bool(one.body))
         return unseen and self._rules.ruled(host, target)
@@ -267,10 +263,6 @@ class EnvelopeExchange:
 
     async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """Its answers are read whole."""
-
-    def mark(self) -> bytes:
-        """Its answers are about several records."""
-        return b""
 
     async def restore_response(self, answer: Response) -> Response:
         if not 200 <= answer.status < 300:
@@ -357,10 +349,6 @@ class EnvelopeExchange:
         strict = self._operation.endpoint.on_error.unreadable_answer != "tokens"
         if strict and 200 <= status < 300 and self.must_buffer(status, headers):
             raise unreadable_answer()
-
-    async def failed(self, sent: bool) -> None:
-        """No answer came; or, where it was not sent, nothing is to be kept."""
-        await each_ended(self._begun, lambda one: one.failed(sent))
 
     async def _doubted(self) -> None:
         await each_ended(self._begun, _doubt)

@@ -236,7 +236,7 @@ class FastPathPlan(AnswerPlan):
                 # it gets the same again only where all values of the field have that one
                 others = (text,) if name in collection.single else (text, token)
                 indexed = self._leaves[leaf].hash_of is not None
-                again = one and indexed and self._returns(name, text, one.token)
+                again = one and indexed and any(collection.respelled(name, (text,), (one.token,)))
                 if again or token is None or (one is not None and one.token in others):
                     return False
                 before = (one := TokenizedValue(number, text, False, token, False),)
@@ -262,10 +262,6 @@ class FastPathPlan(AnswerPlan):
             exchange.changes = (staged,)
             exchange.settles = True
         return True
-
-    def _returns(self, name: str, text: str, token: str) -> bool:
-        """Whether a text is the token before of its field, in another spelling."""
-        return any(self.collection.respelled(name, (text,), (token,)))
 
     def _is_token(self, name: str, text: str) -> bool:
         """Whether a text with the form of a token is one, or may be, as only the index tells."""
@@ -304,9 +300,7 @@ def one_spelling(key: str) -> str | None:
 def fast_path_plan(
     joined: BoundOperation | None, vault: Vault, headers: RawHeaders = ()
 ) -> FastPathPlan | None:
-    """Plan of the ordinary exchanges of an operation; ``None`` where it has none, or a request with
-    these fields is none.
-    """
+    """Plan of an operation's ordinary exchanges; ``None`` where there are none."""
     if joined is None or is_patch(headers):
         return None
     if not joined.planned:

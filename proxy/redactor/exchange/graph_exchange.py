@@ -10,7 +10,6 @@ from msgspec.structs import replace as with_fields
 
 from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, busy, give_way, is_long, run_in_thread
-from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import Cutter, Event, EventStream, cutter_of
 from proxy.redactor.exchange.answer_scan import AnswerScan, refuses_unread
 from proxy.redactor.exchange.bound_operation import BoundOperation
@@ -24,7 +23,7 @@ from proxy.redactor.exchange.event_stream import (
     with_content,
 )
 from proxy.redactor.exchange.judgement import verdict
-from proxy.redactor.exchange.parts_exchange import each_ended
+from proxy.redactor.exchange.parts_exchange import SeveralExchanges, each_ended
 from proxy.redactor.exchange.settle import settle_unshown
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
@@ -45,7 +44,6 @@ from proxy.redactor.message import (
     RawHeaders,
     Request,
     Response,
-    Timing,
     canonical_uuid,
 )
 from proxy.redactor.plan import BodyPlan, Outcome
@@ -190,11 +188,8 @@ class FieldExchange(StreamExchange):
         return settle_unshown(writing, operation, (status, headers, body))
 
 
-class GraphExchange:
+class GraphExchange(SeveralExchanges[FieldExchange]):
     """Carries one GraphQL request and its answer, field by field."""
-
-    carries = False
-    carried: Sequence[CarriedRequest] = ()  #: no requests are in it
 
     def __init__(
         self,
@@ -203,16 +198,11 @@ class GraphExchange:
         view: View | None,
         vault: Vault,
     ) -> None:
+        super().__init__()
         self._arguments, self._reader = arguments, arguments.reader
         self._joined = joined  #: by identity of the operation of a field
         self._view = view
         self._vault = vault
-        self._fields: list[FieldExchange] = []
-        self.timing = Timing()
-
-    @property
-    def missed(self) -> bool:
-        return any(field.missed for field in self._fields)
 
     def check_head(self, head: Request) -> None:
         """All that a request asks for stands in its body."""
@@ -236,7 +226,7 @@ class GraphExchange:
                 if busy():
                     await give_way()
                 redacted = await field.redacted()
-                self._fields.append(field)
+                self._begun.append(field)
                 _add(changes, edits(field.requested.body, field.requested.origins, redacted))
             body = splice(request.body, [(*span, text) for span, text in changes.items()])
             if whole is request:
@@ -249,7 +239,7 @@ class GraphExchange:
         except BaseException:
             await self.failed(False)
             raise
-        return uncoded(sent) if self._fields and takes_several(whole) else sent
+        return uncoded(sent) if self._begun and takes_several(whole) else sent
 
     def _read(self, request: Request) -> list[RequestedField]:
         with suppress(msgspec.DecodeError):  # the error may hold a part of the text
@@ -274,21 +264,17 @@ class GraphExchange:
             )
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
-        writes = status not in (204, 304) and any(field.writes for field in self._fields)
-        if writes or (self._fields and kind_of_several(status, headers) is not None):
+        writes = status not in (204, 304) and any(field.writes for field in self._begun)
+        if writes or (self._begun and kind_of_several(status, headers) is not None):
             return True  # what it says of each field settles that, whatever its status and type
-        return any(field.must_buffer(status, headers) for field in self._fields)
+        return any(field.must_buffer(status, headers) for field in self._begun)
 
     async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         kind = kind_of_several(status, headers)
-        if kind is None or not self._fields or any(field.writes for field in self._fields):
+        if kind is None or not self._begun or any(field.writes for field in self._begun):
             return None
-        most = max(one.longest for one in self._fields)
-        return GraphEvents(self._fields, status, cutter_of(kind, headers, most))
-
-    def mark(self) -> bytes:
-        """Its answers are about several records."""
-        return b""
+        most = max(one.longest for one in self._begun)
+        return GraphEvents(self._begun, status, cutter_of(kind, headers, most))
 
     async def restore_response(self, answer: Response) -> Response:
         kind = kind_of_several(answer.status, answer.headers)
@@ -309,7 +295,7 @@ class GraphExchange:
         headers = tuple([one for one in answer.headers if one[0].lower() != b"content-type"])
         body = events[numbers[0]].document
         if first is not None:
-            for field in self._fields:
+            for field in self._begun:
                 field.follow([documents[number] for number in readable])
             body = b"[" + b",".join([events[one].document.strip() for one in readable]) + b"]"
         restored = await self._restored(Response(answer.status, (*_JSON, *headers), body), first)
@@ -317,12 +303,12 @@ class GraphExchange:
             return answer
         for number, raw in zip(readable, _ELEMENTS.decode(restored.body), strict=True):
             events[number] = with_content(events[number], bytes(raw))
-        for field in self._fields:
+        for field in self._begun:
             field.note_unread(len(numbers) - len(readable))
         return with_fields(answer, body=event_bytes(events))
 
     async def _restored(self, answer: Response, document: Any) -> Response:
-        status, waiting = answer.status, self._fields[::-1]
+        status, waiting = answer.status, self._begun[::-1]
         try:
             while waiting:
                 if busy():
@@ -339,14 +325,7 @@ class GraphExchange:
         return with_fields(answer, status=status)
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
-        await each_ended(self._fields, lambda one: one.settled(one.unread(status), headers))
-
-    def pass_unread(self, status: int, headers: RawHeaders) -> None:
-        for field in self._fields:
-            field.pass_unread(status, headers)
-
-    async def failed(self, sent: bool) -> None:
-        await each_ended(self._fields, lambda field: field.failed(sent))
+        await each_ended(self._begun, lambda one: one.settled(one.unread(status), headers))
 
 
 class GraphEvents:

@@ -154,9 +154,7 @@ def verdict(values: Sequence[Any]) -> bool | None:
 
 
 def _lists_mistakes(value: dict[str, Any]) -> bool:
-    """Whether an object has mistakes (``userErrors``), or its type is one of failures, not of a
-    record.
-    """
+    """Whether an object has mistakes (``userErrors``), or is of a type of failures."""
     kind = value.get("__typename") if _IDS.isdisjoint(value) else None
     listed = any(one and name.lower().endswith("errors") for name, one in value.items())
     return listed or (isinstance(kind, str) and _FAILURE.search(kind) is not None)
@@ -221,9 +219,7 @@ async def declines(
 
 
 def _refused_ids(body: bytes, names: Collection[object]) -> set[str]:
-    """The ids beside which an answer says that this record was not changed; ``names``: of their
-    members.
-    """
+    """The ids, members of these names, of records that an answer says were not changed."""
     try:
         waiting = [msgspec.json.decode(unwrapped(body) or body)]
     except (msgspec.DecodeError, RecursionError):

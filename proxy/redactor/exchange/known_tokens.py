@@ -299,9 +299,7 @@ def _lacking(items: Sequence[BodyObject], rows: Sequence[Sequence[Value | None]]
 
 
 def own_values(write: StagedWrite, item: BodyObject) -> list[Value | None] | None:
-    """The values of the only object, if it may be the only record and shows what that has now, in
-    its order; else ``None``.
-    """
+    """The values of the only object where it shows its record as that is now, in order."""
     if write.content is None or (
         item.id is not None and write.key is not None and item.id != write.key
     ):

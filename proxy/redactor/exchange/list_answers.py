@@ -50,9 +50,7 @@ _runs: Final = msgspec.msgpack.Decoder(list[PageRun]).decode
 
 
 class ListExchange(RuleExchange):
-    """The exchange of a read whose answers are lists of objects that hold their values themselves
-    (``BoundOperation.lists``).
-    """
+    """The exchange of a read that answers with a list of objects (``BoundOperation.lists``)."""
 
     async def _restore(self, answer: Response) -> Response:
         restored = await self._by_pages(answer)
@@ -249,9 +247,7 @@ class _List(ListPieces):
         self.hides = True  #: whether these are not shown
 
     async def written(self, rows: ListRows) -> tuple[bytes, int] | None:
-        """The body with values in place of tokens, and how many objects it has; ``None`` where it
-        has to be restored as any.
-        """
+        """The body with values, and the number of its objects; ``None``: it is restored as any."""
         parts, objects = [rows.before], 0
         while not rows.ended:
             pieces = list[bytes]()
@@ -266,9 +262,7 @@ class _List(ListPieces):
     async def _restore(
         self, pieces: list[bytes], runs: Sequence[tuple[ObjectCut, PageRun]]
     ) -> bool:
-        """Put the values of objects that are looked up together into their pieces; whether that
-        could be done.
-        """
+        """Put values into objects that are looked up together; whether it could be done."""
         records = await open_page(self._collection, [run for _, run in runs])
         at = 0
         for cut, run in runs:

@@ -197,9 +197,7 @@ class Matcher:
         return None if rule is None else CarriedAddress(before, target, added, rule)
 
     def _page(self, host: str, target: bytes) -> Operation | None:
-        """The operation that answers with the page at an address which may hold values, be it to a
-        POST.
-        """
+        """The operation of a page whose address may hold values, be it the answer to a POST."""
         for method in self.methods:
             hit = self.router.match(method, host, target)
             if isinstance(hit, Match) and hit.operation.addressed:
@@ -297,9 +295,7 @@ def _override(values: Iterable[bytes]) -> str:
 
 
 def is_untouched(operation: Operation, request: Request) -> bool:
-    """Whether nothing of a request could be swapped: a read that searches by no parameter, and has
-    its ids in its path.
-    """
+    """Whether a request holds nothing to swap: a read without searches, its ids in its path."""
     searches = operation.request.search or operation.branches
     if operation.verb is not Verb.READ or request.body or searches:
         return False

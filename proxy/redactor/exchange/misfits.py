@@ -95,9 +95,7 @@ def _text(spot: Spot) -> str:
 def explained(
     error: VaultError, joined: BoundOperation, request: Request, body: ParsedBody | None
 ) -> VaultError:
-    """The refusal of a request, with field and place of each value that does not fit; any other
-    error as it is.
-    """
+    """The refusal of a request with the place of each misfit; any other error as it is."""
     if isinstance(error, SentTokens):
         tokens = _misfits(joined, request, body, partial(_sent_token, error.places))
         details = [Detail(position, f"{field}: {text}") for field, position, text in tokens]
@@ -193,9 +191,7 @@ def _position(joined: BoundOperation, request: Request, body: ParsedBody | None,
 
 
 def row_of(content: bytes, items: Sequence[BodyObject], spot: Spot) -> int:
-    """The row of a CSV file that has this place; the first line is row 1, and an empty one
-    counts.
-    """
+    """The row of a CSV file with this place: the first line is row 1, empty ones count."""
     rows = 2 + sum(item.spots[0].start <= spot.start for item in items[1:])
     empty = _EMPTY_LINE.finditer(content, items[0].spots[0].start, spot.start)
     return rows + sum(line[1] is not None for line in empty)

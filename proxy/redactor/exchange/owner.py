@@ -131,9 +131,7 @@ class VaultOwner:
         return ROOM + max(longest_body(one.rules) for one in runtimes)
 
     def begin(self, way: GeneralWay, job: Redact | Reveal | Keep) -> Begun | None:
-        """Begin in few steps. ``None``: a ``Redact`` is not ordinary, and nothing was done; the
-        refusal of another was said.
-        """
+        """Begin in few steps; ``None``: not ordinary, which was said of all but a ``Redact``."""
         if isinstance(job, Redact):
             return begin_ordinary(way, job, self._in_force, self.rules(job.rules))
         if self._planned is not self._in_force.runtime:

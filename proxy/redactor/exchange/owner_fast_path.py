@@ -340,9 +340,7 @@ def reveal(way: GeneralWay, job: Reveal, bound: BoundPlan | None) -> RevealJob |
 
 
 def keep_values(way: GeneralWay, job: Keep, bound: BoundPlan | None) -> KeepJob | None:
-    """Have the values of an ordinary write made durable; ``None``: it is not ordinary, which was
-    said.
-    """
+    """Have an ordinary write made durable; ``None``: it is not ordinary, which was said."""
     if bound is None or not bound.plan.writes:
         way.say(KeepDone(job.n, ordinary=False))
         return None

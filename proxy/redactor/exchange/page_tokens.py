@@ -192,9 +192,7 @@ def with_respelled(
 
 
 def _dialled(token: str) -> Iterator[str]:
-    """The digits by which a number is known: all, those without a zero before them, and behind a
-    calling code.
-    """
+    """The digits that a number is known by: also without zeros before, behind a calling code."""
     digits = digits_of(token)
     if len(digits) < INDEXED_DIGITS:
         return
@@ -329,9 +327,7 @@ async def _stored_in_elements(
 def _with_tokens_inside(
     joined: BoundOperation, page: bytes, named: Iterable[NamedText]
 ) -> list[NamedText]:
-    """The texts of elements, and the tokens within longer ones: an application that merges records
-    joins what they have.
-    """
+    """The texts of elements, and the tokens in longer ones that an application has joined."""
     texts: list[NamedText] = []
     for one in named:
         texts.append(one)

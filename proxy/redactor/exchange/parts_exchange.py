@@ -7,7 +7,7 @@ objects. All are staged before anything is sent, or none is, and each is settled
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace as replaced
 
@@ -26,7 +26,8 @@ from proxy.redactor.redact import request_ids
 from proxy.redactor.rules import Match, Operation, Verb
 from proxy.telemetry.metrics import Metrics
 
-_Part = TypeVar("_Part")
+_One = TypeVar("_One")
+_Part = TypeVar("_Part", bound="RuleExchange | SeveralExchanges[Any]")
 _CHANGES: Final = (Verb.UPDATE, Verb.DELETE)
 
 
@@ -49,7 +50,7 @@ def join_parts(metrics: Metrics, parts: Sequence[BoundOperation]) -> None:
     parts[0].unnamed = UnnamedParameters(metrics, *operations)
 
 
-async def each_ended(several: Iterable[_Part], end: Callable[[_Part], Awaitable[None]]) -> None:
+async def each_ended(several: Iterable[_One], end: Callable[[_One], Awaitable[None]]) -> None:
     """End each exchange of one request, whatever becomes of another: one that stays open locks its
     record. Raises the first fault, once all have ended.
     """
@@ -63,11 +64,41 @@ async def each_ended(several: Iterable[_Part], end: Callable[[_Part], Awaitable[
         raise fault
 
 
-class PartsExchange:
-    """Carries one message and its answer, object by object."""
+class SeveralExchanges(Generic[_Part]):
+    """One message for which several exchanges are begun, each ended for itself."""
 
     carries = False
-    carried: Sequence[CarriedRequest] = ()  #: no requests are in it
+
+    def __init__(self) -> None:
+        self._begun: list[_Part] = []  #: those whose request was redacted
+        self.timing = Timing()
+
+    @property
+    def carried(self) -> Sequence[CarriedRequest]:
+        return ()
+
+    @property
+    def missed(self) -> bool:
+        return any(one.missed for one in self._begun)
+
+    def mark(self) -> bytes:
+        """Its answers are about several records."""
+        return b""
+
+    async def settled(self, status: int, headers: RawHeaders) -> None:
+        await each_ended(self._begun, lambda one: one.settled(status, headers))
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        for one in self._begun:
+            one.pass_unread(status, headers)
+
+    async def failed(self, sent: bool) -> None:
+        await each_ended(self._begun, lambda one: one.failed(sent))
+
+
+class PartsExchange(SeveralExchanges[RuleExchange]):
+    """Carries one message and its answer, object by object."""
+
     joint: JointGuard | None = None  #: looks through the envelope that the message stands in
 
     def __init__(
@@ -76,15 +107,10 @@ class PartsExchange:
         joined: Mapping[int, BoundOperation],
         exchange: Callable[[Match], RuleExchange],
     ) -> None:
+        super().__init__()
         self._matches = matches
         self._joined = joined  #: operations by their identity
         self._exchanges = [exchange(one) for one in matches]
-        self._begun: list[RuleExchange] = []  #: those with staged writes
-        self.timing = Timing()
-
-    @property
-    def missed(self) -> bool:
-        return any(one.missed for one in self._begun)
 
     def check_head(self, head: Request) -> None:
         for one in self._exchanges:
@@ -159,10 +185,6 @@ class PartsExchange:
         open_streams = [one for one in streams if one is not None]
         return _PartsStream(open_streams) if open_streams else None
 
-    def mark(self) -> bytes:
-        """Its answers are about several records."""
-        return b""
-
     async def restore_response(self, answer: Response) -> Response:
         status, headers = answer.status, answer.headers
         waiting = self._begun[::-1]
@@ -180,16 +202,6 @@ class PartsExchange:
         finally:
             self.timing.settle = sum(one.timing.settle for one in self._exchanges)
         return answer
-
-    async def settled(self, status: int, headers: RawHeaders) -> None:
-        await each_ended(self._begun, lambda one: one.settled(status, headers))
-
-    def pass_unread(self, status: int, headers: RawHeaders) -> None:
-        for one in self._begun:
-            one.pass_unread(status, headers)
-
-    async def failed(self, sent: bool) -> None:
-        await each_ended(self._begun, lambda one: one.failed(sent))
 
 
 class _PartsStream:

@@ -6,7 +6,7 @@ list the owner gets ids and tokens alone: the front cuts it, and puts the values
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, cast
 
@@ -91,10 +91,10 @@ class CutList(ListPieces):
 
 
 class FrontLists:
-    """Cuts the answers of one operation; learns their shapes by ``learn``."""
+    """Cuts the answers of one operation, and learns their shapes."""
 
-    def __init__(self, plan: BodyPlan, depth: int, learn: Callable[[bytes], None]) -> None:
-        self._plan, self._depth, self._learn = plan, depth, learn
+    def __init__(self, plan: BodyPlan, depth: int) -> None:
+        self._plan, self._depth, self._learn = plan, depth, ShapeLessons(plan, depth).learn
         self._pause = 0  #: answers that go the general way from now on
         self._step = 1  #: those after the next one that the owner cannot restore
 
@@ -153,17 +153,13 @@ class FrontRuntime(Matcher):
         """Return the cutter of an operation's lists; ``None``: the owner cuts them."""
         key = number, view
         if key not in self.lists:
-            self.lists[key] = _cut_lists(self.plan(number), view)
+            plan = self.plan(number)
+            operation, answers = plan.operation, list_plan(plan)
+            clear = view is None or field_view(view, operation.entity).clear
+            usual = clear and not operation.branches and has_one_answer(operation)
+            depth = operation.endpoint.limits.json_depth
+            self.lists[key] = FrontLists(answers, depth) if answers is not None and usual else None
         return self.lists[key]
-
-
-def _cut_lists(plan: OperationPlan, view: View | None) -> FrontLists | None:
-    operation, answers = plan.operation, list_plan(plan)
-    clear = view is None or field_view(view, operation.entity).clear
-    if answers is None or not clear or operation.branches or not has_one_answer(operation):
-        return None
-    depth = operation.endpoint.limits.json_depth
-    return FrontLists(answers, depth, ShapeLessons(answers, depth).learn)
 
 
 class RemoteExchange:

@@ -161,9 +161,7 @@ def _sent_members(sent: Request) -> dict[str, str]:
 
 
 def _texts(sent: Request) -> list[str]:
-    """Everything the application is sent, as it stands and with JSON escapes and percent-encoding
-    undone.
-    """
+    """All that the application is sent, as it is and with its escapes undone."""
     raw = b"\n".join((sent.target, *(b": ".join(pair) for pair in sent.headers), sent.body)).decode(
         "utf-8", "replace"
     )

@@ -200,9 +200,7 @@ class InForce(CurrentRules[Runtime]):
     def fast_path(
         self, match: Match, headers: RawHeaders, view: View | None = None
     ) -> FastPathPlan | None:
-        """Plan of the ordinary exchanges of an operation with callers of a view, by the rules that
-        made this match.
-        """
+        """Plan of the ordinary exchanges of an operation, by the rules of this match."""
         runtime, endpoint = _runtime(match), match.operation.endpoint
         if (endpoint.searched and carries(headers, runtime.sign)) or cookies_in(endpoint, headers):
             return None

@@ -315,9 +315,7 @@ def _names_all(pairs: Sequence[tuple[StagedWrite, str]], body: ParsedBody | None
 
 
 def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWrite, str]]:
-    """New records and the ids of an answer's objects: by tokens, and by order where no token says
-    otherwise.
-    """
+    """New records with the ids of an answer's objects: by tokens, else by order."""
     items = body.items
     if len(fresh) == len(items) == 1 and items[0].id is not None:
         return [(fresh[0], items[0].id)]

@@ -92,7 +92,8 @@ class ContinuedAnswer:
 def _plan(document: Any, part: _Part, use: FieldUse) -> BodyPlan | None:
     """The plan of a part's objects, or of the rest of one; ``None`` where it has none of them."""
     left, inner = list(use.path), list[str | int]()
-    steps = part.path[:-1] if part.at[-1] == "items" and _ends_in_list(part.path) else part.path
+    listed = part.at[-1] == "items" and part.path and isinstance(part.path[-1], int)
+    steps = part.path[:-1] if listed else part.path
     for step in steps:
         if inner or not left:
             if inner or isinstance(step, str):
@@ -138,9 +139,7 @@ def json_document(body: bytes) -> Any:
 
 
 def was_executed(answer: Any) -> bool:
-    """Whether an answer, whatever its status, has data: of one mutation of two that failed, servers
-    give the status to both.
-    """
+    """Whether an answer has data, whatever its status: one mutation of two may have failed."""
     several = answer if isinstance(answer, list) else [answer]
     return any(isinstance(one, dict) and "data" in one for one in several)
 
@@ -185,7 +184,3 @@ def _steps(value: Any) -> tuple[str | int, ...] | None:
     if not isinstance(value, list) or not all(type(one) in (str, int) for one in value):
         return None
     return tuple(value)
-
-
-def _ends_in_list(path: Sequence[str | int]) -> bool:
-    return bool(path) and isinstance(path[-1], int)

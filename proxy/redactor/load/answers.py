@@ -291,9 +291,7 @@ _NOT_IN_MESSAGES: Final = ("form", "multipart", "csv", "part")
 
 
 def check_messages(section: Section, faults: RuleFaults) -> None:
-    """Note messages of a caller where the operation opens no WebSocket, and places in messages that
-    are none of theirs.
-    """
+    """Note messages of a caller without a WebSocket, and places that are none of theirs."""
     request, response = section.value("request"), section.value("response")
     opened = response is not None and "websocket" in response
     if request is not None and "websocket" in request and not opened:

@@ -199,7 +199,8 @@ def _shared(one: BodyPlace | None, other: BodyPlace | None) -> Iterator[str]:
         ({**one.multipart, **one.file_names}, {**other.multipart, **other.file_names}),
         (one.csv, other.csv),
     ):
-        yield from _named_twice(members, others)
+        pairs = ((mine, theirs) for mine in members for theirs in others)
+        yield from (f"'{theirs}'" for mine, theirs in pairs if patterns_overlap(mine, theirs))
 
 
 def _places(body: BodyPlace) -> list[Path]:
@@ -207,12 +208,6 @@ def _places(body: BodyPlace) -> list[Path]:
     starts = (start,) if start[-1:] == (PathStep.EACH,) else (start, (*start, PathStep.EACH))
     inside = [one + path for one in starts for path in body.fields.values()]
     return [*inside, *body.anchored.values()]
-
-
-def _named_twice(members: Mapping[str, str], others: Mapping[str, str]) -> Iterator[str]:
-    yield from (
-        f"'{theirs}'" for mine in members for theirs in others if patterns_overlap(mine, theirs)
-    )
 
 
 # ``envelope:`` compiled: a request that carries others, matched as if they came alone.

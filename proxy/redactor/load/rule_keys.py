@@ -321,13 +321,13 @@ def _row(*cells: str) -> str:
 
 
 def _shapes() -> str:
-    rows = []
+    rows, others = [], [*SYNONYMS.items(), *PERSISTENT.items()]
     for name, parser in SHAPES.items():
         options = "; ".join(f"`{option}`: {about}" for option, about in parser.options.items())
         rows.append(
             _row(
                 f"`{name}`",
-                ", ".join(f"`{other}`" for other in _other_names(name)),
+                ", ".join(f"`{other}`" for other, ours in others if ours == name),
                 options or "none",
             )
         )
@@ -341,11 +341,6 @@ def _shapes() -> str:
         "",
     ]
     return "\n".join([*head, "| shape | other names | options |", "|---|---|---|", *rows])
-
-
-def _other_names(shape: str) -> Iterator[str]:
-    for table in (SYNONYMS, PERSISTENT):
-        yield from (name for name, ours in table.items() if ours == shape)
 
 
 def _kinds() -> str:

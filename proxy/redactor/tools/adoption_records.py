@@ -150,11 +150,8 @@ class RecordReader:
                 for one in item.spots
             )
             content = body[located.start : located.end]
-            yield ReadRecord(item.id or self._usual_id(content), content, spots)
-
-    def _usual_id(self, content: bytes) -> str:
-        """The member ``id`` of an object, where the rule of a list names no id."""
-        return "" if self.operation.response.id is not None else _id_in(content)
+            named = self.operation.response.id is not None
+            yield ReadRecord(item.id or ("" if named else _id_in(content)), content, spots)
 
     def _unfit(self, text: str) -> VaultError:
         return VaultError(Code.UNREADABLE_ANSWER, f"{self.operation.label}: {text}.")

@@ -226,6 +226,8 @@ class Fact(NamedTuple):
     entity: str = ""  #: whose field the text names, where the rank is that of the field
 
 
+#: How a field can be searched for, by whether its rule says so.
+_FINDABLE: Final = Fact("impossible", 1), Fact("possible", 0)
 #: States by what they are of.
 Facts = Mapping[str, Fact]
 
@@ -256,13 +258,9 @@ def field_facts(rules: RuleSet, names: Renames = NO_RENAMES) -> dict[str, Facts]
                 "token": Fact(_shape_in_words(field.shape), _secrecy(field)),
                 "stored": Fact("plain", 0) if field.in_clear else Fact("sealed", 1),
                 "mask": Fact(_options(field.mask)),
-                **{f"find {word}": Fact(*_findable(field, word)) for word in _FINDS},
+                **{f"find {word}": _FINDABLE[word in field.find] for word in _FINDS},
             }
     return facts
-
-
-def _findable(field: FieldRule, word: str) -> tuple[str, int]:
-    return ("possible", 0) if word in field.find else ("impossible", 1)
 
 
 def _secrecy(field: FieldRule) -> float:
