@@ -1,7 +1,7 @@
 """Rule sets, their tests and their differences as JSON-ready data, for commands and the console."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from proxy.redactor.forks import each_operation
@@ -18,11 +18,12 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     """Return the content of a rule set with its warnings and hints."""
     hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
     hints += [numbers_and_pattern(one.name, one.fields.values()) for one in rules.entities]
-    hints += [hint for one in rules.entities for hint in _lower_cased(one)]
-    for of_entity in (_versions, _believable, _dates_in_lists):
-        hints += [hint for one in rules.entities for hint in of_entity(one, rules)]
-    for of_rules in (_sent_ids, _any_redirect, _any_path, _unnamed_start, _file_names):
-        hints += of_rules(rules)
+    hints += map(_lower_cased, rules.entities)
+    hints += [_versions(one, rules) for one in rules.entities]
+    hints += [_believable(one, rules) for one in rules.entities]
+    hints += [_dates_in_lists(one, rules) for one in rules.entities]
+    hints += [_sent_ids(rules), _any_redirect(rules)]
+    hints += [_any_path(rules), _unnamed_start(rules), _file_names(rules)]
     return {
         "ok": True,
         "version": rules.version,
@@ -47,8 +48,8 @@ def version_signs(paths: Iterable[str], parameters: Iterable[str]) -> list[str]:
     return sorted(parts | {f"?{name}=" for name in parameters if name in _CHOOSING})
 
 
-def _versions(entity: Entity, rules: RuleSet) -> Iterator[str]:
-    """A hint about rules of an entity that look as if its records had versions."""
+def _versions(entity: Entity, rules: RuleSet) -> str:
+    """A hint about rules of an entity that look as if its records had versions; empty for none."""
     own = [
         one
         for one in each_operation(rules.operations)
@@ -56,12 +57,13 @@ def _versions(entity: Entity, rules: RuleSet) -> Iterator[str]:
     ]
     paths = [one.template for one in own]
     signs = version_signs(paths, [name for one in own for name in one.request.passed.query])
-    if signs:
-        yield (
-            f"{entity.name}: {', '.join(signs)} in its rules; if the application keeps several "
-            "versions of a record under one id (drafts, languages, revisions), say versions: keep at "
-            "the entity, else an update ends the values of the others"
-        )
+    return (
+        f"{entity.name}: {', '.join(signs)} in its rules; if the application keeps several "
+        "versions of a record under one id (drafts, languages, revisions), say versions: keep at "
+        "the entity, else an update ends the values of the others"
+        if signs
+        else ""
+    )
 
 
 #: Names of fields that applications often store in lower case.
@@ -70,27 +72,28 @@ _LOWER_CASED: Final = re.compile(
 )
 
 
-def _lower_cased(entity: Entity) -> Iterator[str]:
-    """A hint about tokens with capitals in fields that applications lower-case."""
+def _lower_cased(entity: Entity) -> str:
+    """A hint about tokens with capitals in fields that applications lower-case; empty for none."""
     fields = entity.fields.values()
     names = [
         one.name
         for one in fields
         if _LOWER_CASED.fullmatch(one.name) and SHAPES[one.shape.name].capitals
     ]
-    if names:
-        yield (
-            f"{', '.join(names)} of {entity.name}: many applications store such names in lower case, "
-            "and a token with capitals is not restored then; write token: lower"
-        )
+    return (
+        f"{', '.join(names)} of {entity.name}: many applications store such names in lower case, "
+        "and a token with capitals is not restored then; write token: lower"
+        if names
+        else ""
+    )
 
 
 #: Answers that show tokens without a record.
 _PAGES: Final = (Restore.HTML, Restore.TEXT, Restore.ANYWHERE)
 
 
-def _believable(entity: Entity, rules: RuleSet) -> Iterator[str]:
-    """A hint about numbers of unknown records in pages and exports."""
+def _believable(entity: Entity, rules: RuleSet) -> str:
+    """A hint about numbers of unknown records in pages and exports; empty for none."""
     names = [
         one.name
         for one in entity.fields.values()
@@ -107,16 +110,17 @@ def _believable(entity: Entity, rules: RuleSet) -> Iterator[str]:
         if one.entity.name == entity.name and not columns.isdisjoint(names):
             labels[one.label] = None
             fields |= columns.intersection(names)
-    if labels:
-        yield (
-            f"{', '.join(sorted(fields))} of {entity.name}: {', '.join(labels)} shows the token of a "
-            "record that the vault does not have (deleted there, or not in its backup) as a number "
-            "that people believe; write token: opaque where the application's column is text"
-        )
+    return (
+        f"{', '.join(sorted(fields))} of {entity.name}: {', '.join(labels)} shows the token of a "
+        "record that the vault does not have (deleted there, or not in its backup) as a number "
+        "that people believe; write token: opaque where the application's column is text"
+        if labels
+        else ""
+    )
 
 
-def _dates_in_lists(entity: Entity, rules: RuleSet) -> Iterator[str]:
-    """A hint about pages that show no small token, as their rules say."""
+def _dates_in_lists(entity: Entity, rules: RuleSet) -> str:
+    """A hint about pages that show no small token, as their rules say; empty for none."""
     small = {
         one.name
         for one in entity.fields.values()
@@ -129,16 +133,17 @@ def _dates_in_lists(entity: Entity, rules: RuleSet) -> Iterator[str]:
         if one.entity.name == entity.name and answer.restore in _PAGES and answer.only and left:
             labels[one.label] = None
             fields |= left
-    if labels:
-        yield (
-            f"{', '.join(sorted(fields))} of {entity.name}: 'only' says that the page of "
-            f"{', '.join(labels)} has none; if it has, as a list may, people believe the token there; "
-            "write token: opaque where the application's column is text"
-        )
+    return (
+        f"{', '.join(sorted(fields))} of {entity.name}: 'only' says that the page of "
+        f"{', '.join(labels)} has none; if it has, as a list may, people believe the token there; "
+        "write token: opaque where the application's column is text"
+        if labels
+        else ""
+    )
 
 
-def _sent_ids(rules: RuleSet) -> Iterator[str]:
-    """A hint about the parameters in which applications are sent ids."""
+def _sent_ids(rules: RuleSet) -> str:
+    """A hint about the parameters in which applications are sent ids; empty for none."""
     searches = [one.request.search for one in each_operation(rules.operations)]
     sent = sorted(
         {
@@ -149,44 +154,47 @@ def _sent_ids(rules: RuleSet) -> Iterator[str]:
             if parameter.vault is not None and parameter.send is not None
         }
     )
-    if sent:
-        yield (
-            f"what the vault finds is sent as {', '.join(sent)}: an application that does not know it "
-            "ignores it, and shows every record; search for somebody once to see that it does"
-        )
+    return (
+        f"what the vault finds is sent as {', '.join(sent)}: an application that does not know it "
+        "ignores it, and shows every record; search for somebody once to see that it does"
+        if sent
+        else ""
+    )
 
 
-def _any_redirect(rules: RuleSet) -> Iterator[str]:
-    """A hint about updates that any redirect confirms."""
+def _any_redirect(rules: RuleSet) -> str:
+    """A hint about updates that any redirect confirms; empty for none."""
     labels = [
         one.label
         for one in each_operation(rules.operations)
         if one.verb is Verb.UPDATE and any(300 <= status < 400 for status in one.response.success)
     ]
-    if labels:
-        yield (
-            f"any redirect confirms {', '.join(dict.fromkeys(labels))}, one to a login page as well: "
-            "whoever is not signed in changes the vault's record; write where a success leads, "
-            'success: {status: 302, location: "/path/{id}"}'
-        )
+    return (
+        f"any redirect confirms {', '.join(dict.fromkeys(labels))}, one to a login page as well: "
+        "whoever is not signed in changes the vault's record; write where a success leads, "
+        'success: {status: 302, location: "/path/{id}"}'
+        if labels
+        else ""
+    )
 
 
-def _any_path(rules: RuleSet) -> Iterator[str]:
-    """A hint about reads of many paths that name no parameter."""
+def _any_path(rules: RuleSet) -> str:
+    """A hint about reads of many paths that name no parameter; empty for none."""
     labels = [
         one.label
         for one in each_operation(rules.operations)
         if one.verb is Verb.READ and "*}" in one.label and one.request.search is None
     ]
-    if labels:
-        yield (
-            f"{', '.join(dict.fromkeys(labels))}: a page among these that searches gets what is "
-            "searched for in the clear, and finds nothing; name its parameters under query, or refuse "
-            'them, as in query: {"*name*": {refuse: always}}'
-        )
+    return (
+        f"{', '.join(dict.fromkeys(labels))}: a page among these that searches gets what is "
+        "searched for in the clear, and finds nothing; name its parameters under query, or refuse "
+        'them, as in query: {"*name*": {refuse: always}}'
+        if labels
+        else ""
+    )
 
 
-def _unnamed_start(rules: RuleSet) -> Iterator[str]:
+def _unnamed_start(rules: RuleSet) -> str:
     """A hint about paths of which what is below is named, and they themselves are not."""
     named = {(one.endpoint.name, parse_template(one.template).shape) for one in rules.rules}
     labels = [
@@ -195,11 +203,12 @@ def _unnamed_start(rules: RuleSet) -> Iterator[str]:
         if (shape := parse_template(one.template).shape)[1:] and shape[-1][0] is SegmentKind.REST
         if one.verb is Verb.READ and (one.endpoint.name, shape[:-1]) not in named
     ]
-    if labels:
-        yield (
-            f"{', '.join(dict.fromkeys(labels))}: no rule names these paths, as a placeholder such as "
-            "{page*} takes at least one segment; write an operation of its own where such a page is"
-        )
+    return (
+        f"{', '.join(dict.fromkeys(labels))}: no rule names these paths, as a placeholder such as "
+        "{page*} takes at least one segment; write an operation of its own where such a page is"
+        if labels
+        else ""
+    )
 
 
 #: How paths are called that take files.
@@ -215,17 +224,18 @@ def _takes_files(rule: PassRule) -> bool:
     return any("multipart" in one for one in types) or _UPLOADS.search(rule.template) is not None
 
 
-def _file_names(rules: RuleSet) -> Iterator[str]:
+def _file_names(rules: RuleSet) -> str:
     """A hint about uploads whose files pass, with the names that people gave them."""
     uploads = [one for one in each_operation(rules.operations) if one.request.files == "pass"]
     passed = [one for one in rules.passed if "GET" not in one.methods and _takes_files(one)]
     labels = dict.fromkeys([*(one.label for one in uploads), *(one.label for one in passed)])
-    if labels:
-        yield (
-            f"{', '.join(labels)}: files pass with their names, and people name files after people; "
-            "write multipart: {scan: {filename: FIELD}} for each part that is a file, in place of "
-            "files: pass"
-        )
+    return (
+        f"{', '.join(labels)}: files pass with their names, and people name files after people; "
+        "write multipart: {scan: {filename: FIELD}} for each part that is a file, in place of "
+        "files: pass"
+        if labels
+        else ""
+    )
 
 
 def results_data(results: Mapping[str, Sequence[str]]) -> dict[str, Any]:
