@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.redactor.load import parsers
-from proxy.redactor.load.parsers import DURATION, SIZE, status
+from proxy.redactor.load.parsers import DURATION, SIZE_IN_BYTES, status
 from proxy.redactor.rules import IdPlace, IdSource
 from tests.support.rules import read_form
 from tests.support.table import table
@@ -135,12 +135,12 @@ def test_a_selector_begins_at_the_root():
     ],
 )
 def test_sizes_are_bytes(text, size):
-    assert read_form(SIZE, text) == (size, [])
+    assert read_form(SIZE_IN_BYTES, text) == (size, [])
 
 
 @table("text", ["0", "-1", "2M", "2 mib", "1.5MiB", "0B", "[1]", "1e3"])
 def test_what_is_no_size_is_refused(text):
-    value, faults = read_form(SIZE, text)
+    value, faults = read_form(SIZE_IN_BYTES, text)
     assert value is None
     assert "2MiB" in faults[0]
 
@@ -182,4 +182,4 @@ def test_labels_and_schemas_name_the_bounds():
     assert {"const": "tokens"} in status(400, 599, "tokens").schema()["anyOf"]
     assert status(1, 2).schema() == {"type": "integer", "minimum": 1, "maximum": 2}
     assert DURATION.schema()["pattern"].startswith("^")
-    assert SIZE.schema()["anyOf"][1] == {"type": "integer", "minimum": 1}
+    assert SIZE_IN_BYTES.schema()["anyOf"][1] == {"type": "integer", "minimum": 1}
