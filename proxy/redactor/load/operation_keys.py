@@ -28,7 +28,7 @@ from proxy.redactor.load.value_forms import (
     ListOf,
     MapOf,
     Text,
-    whole_number,
+    number_within,
 )
 from proxy.redactor.load.yaml_tree import YamlNode
 from proxy.redactor.rules import Restore
@@ -50,7 +50,7 @@ _LIST = Block(
         Key("join", Text("text", "a sign or two, such as `,`", r".{1,3}"), "what stands between them in one parameter", "as `split`, else `,`"),
         Key("repeat", FLAG, "true: the parameter is repeated for each; in JSON they are an array"),
         Key("none", Text("text", "a text that finds nothing, such as -1"), "what is sent where there is no value, or the vault finds nobody", "nothing"),
-        Key("most", whole_number(1, 10_000), "`via: vault`: ids that are sent at most; a search that finds more is answered with 422", "500"),
+        Key("most", number_within(1, 10_000), "`via: vault`: ids that are sent at most; a search that finds more is answered with 422", "500"),
     ),
 )  # fmt: skip
 

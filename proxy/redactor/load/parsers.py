@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from proxy.model.schema import Path
 from proxy.redactor.jsonpath import parse_jsonpath
-from proxy.redactor.load.value_forms import JsonSchema, ScalarForm, Text, whole_number
+from proxy.redactor.load.value_forms import JsonSchema, ScalarForm, Text, number_within
 from proxy.redactor.load.yaml_tree import Scalar, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind, parse_template
 from proxy.redactor.rules import IdPlace, IdSource
@@ -275,7 +275,7 @@ PERIOD: Final = ScalarForm(
 
 def status(least: int, most: int, word: str = "") -> ScalarForm:
     """An HTTP status within bounds; with ``word``, that word may stand instead."""
-    number, bounds = whole_number(least, most), f"status from {least} to {most}"
+    number, bounds = number_within(least, most), f"status from {least} to {most}"
     return ScalarForm(
         f"`{word}` or {bounds}" if word else bounds,
         f"'{word}' or an HTTP {bounds}" if word else f"an HTTP {bounds}",

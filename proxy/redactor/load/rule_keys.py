@@ -37,7 +37,7 @@ from proxy.redactor.load.value_forms import (
     ListOf,
     MapOf,
     Text,
-    whole_number,
+    number_within,
 )
 from proxy.redactor.load.views import CALLER_BLOCK, MASK_BLOCK, ROLE, VIEW_BLOCK
 from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
@@ -60,8 +60,8 @@ LIMITS_BLOCK = Block(
     (
         Key("body", SIZE_IN_BYTES, "longest body as it is sent", "2MiB"),
         Key("inflated", SIZE_IN_BYTES, "longest body after its content coding is undone", "16MiB"),
-        Key("json_depth", whole_number(1, 1000), "most levels of JSON", "64"),
-        Key("form_fields", whole_number(1, 100_000), "most members of a form", "1000"),
+        Key("json_depth", number_within(1, 1000), "most levels of JSON", "64"),
+        Key("form_fields", number_within(1, 100_000), "most members of a form", "1000"),
     ),
 )
 
@@ -129,7 +129,7 @@ ENTITY = Block(
         Key("expires", DURATION, "how long after its last write a record is deleted", "never"),
         Key("versions", KeywordForm(("current", "keep")), "`keep`: the application has several versions of a record under one id ([drafts, locales, revisions](#several-versions-of-a-record)), and an "
             "update ends no value: each version is restored by its own tokens", "`current`: an update replaces the values"),
-        Key("population", whole_number(1, 10**15), "records planned for; a token shape without room for twice as many is refused", f"{POPULATION}"),
+        Key("population", number_within(1, 10**15), "records planned for; a token shape without room for twice as many is refused", f"{POPULATION}"),
         Key("fields", MapOf(FIELD_BLOCK, "field name", RULE_NAME, NAME_HINT), "the personal values", required=True),
     ),
 )  # fmt: skip
@@ -241,7 +241,7 @@ RULE_FILE = Block(
     "rule file",
     "One web application: its endpoint, its entities and its operations.",
     (
-        Key("version", whole_number(LANGUAGE_VERSION, LANGUAGE_VERSION), f"version of the rule language: {LANGUAGE_VERSION}", required=True),
+        Key("version", number_within(LANGUAGE_VERSION, LANGUAGE_VERSION), f"version of the rule language: {LANGUAGE_VERSION}", required=True),
         Key("endpoint", ENDPOINT, "the application behind the proxy", required=True),
         Key("entities", MapOf(ENTITY, "entity name", RULE_NAME, NAME_HINT), "kinds of records"),
         Key("operations", ListOf(OPERATION_BLOCK), "requests that carry personal data, and those that are known to carry none"),

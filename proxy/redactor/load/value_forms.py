@@ -152,7 +152,7 @@ class ScalarForm:
         return self.described
 
 
-def whole_number(least: int, most: int) -> ScalarForm:
+def number_within(least: int, most: int) -> ScalarForm:
     """A whole number within bounds."""
     label = f"number from {least} to {most}"
     return ScalarForm(

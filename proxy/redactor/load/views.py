@@ -18,7 +18,7 @@ from proxy.redactor.load.value_forms import (
     PlacedValue,
     Section,
     Text,
-    whole_number,
+    number_within,
 )
 from proxy.redactor.load.yaml_tree import RuleFaults, Scalar, YamlNode, did_you_mean
 from proxy.redactor.rules import Entity
@@ -114,8 +114,8 @@ MASK_BLOCK: Final = Block(
     "What stays readable of a masked value; every other letter and digit becomes a sign. At least "
     "one is masked.",
     (
-        Key("first", whole_number(0, 1000), "letters and digits at the beginning", "0"),
-        Key("last", whole_number(0, 1000), "letters and digits at the end", "0"),
+        Key("first", number_within(0, 1000), "letters and digits at the beginning", "0"),
+        Key("last", number_within(0, 1000), "letters and digits at the end", "0"),
         Key("char", Text("sign", "one sign, such as * or •", r"."), "the sign that takes the place of the others", "`*`"),
         Key("domain", FLAG, "true: of an e-mail address, what stands behind the @"),
         Key("year", FLAG, "true: of a date, the year"),

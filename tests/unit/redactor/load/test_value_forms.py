@@ -10,7 +10,7 @@ from proxy.redactor.load.value_forms import (
     PlacedValue,
     Section,
     Text,
-    whole_number,
+    number_within,
 )
 from tests.support.rules import read_form
 from tests.support.table import table
@@ -21,7 +21,7 @@ BLOCK = Block(
     "A thing.",
     (
         Key("name", TEXT, "its name", required=True),
-        Key("size", whole_number(1, 9), "its size", "1"),
+        Key("size", number_within(1, 9), "its size", "1"),
     ),
 )
 
@@ -69,10 +69,10 @@ def test_a_word_is_one_of_its_choices():
 
 @table("text", ["0", "10", "1.0", "true", "'5'", "[5]"])
 def test_a_whole_number_stays_within_its_bounds(text):
-    assert read_form(whole_number(1, 9), "5") == (5, [])
-    assert faults(whole_number(1, 9), text) == ["f:1:1: this must be a whole number from 1 to 9"]
-    assert faults(whole_number(2, 2), text) == ["f:1:1: this must be 2"]
-    assert (whole_number(1, 9).label, whole_number(2, 2).label) == ("number from 1 to 9", "`2`")
+    assert read_form(number_within(1, 9), "5") == (5, [])
+    assert faults(number_within(1, 9), text) == ["f:1:1: this must be a whole number from 1 to 9"]
+    assert faults(number_within(2, 2), text) == ["f:1:1: this must be 2"]
+    assert (number_within(1, 9).label, number_within(2, 2).label) == ("number from 1 to 9", "`2`")
 
 
 def test_anything_is_read_as_ordinary_values():
@@ -93,7 +93,7 @@ def test_a_list_holds_items_with_places():
 
 
 def test_a_mapping_has_names_of_the_operators_choice():
-    form = MapOf(whole_number(1, 9), "letter", "[a-z]", "one small letter")
+    form = MapOf(number_within(1, 9), "letter", "[a-z]", "one small letter")
     value, _ = read_form(form, "{a: 1, b: 2}")
     assert isinstance(value, dict)
     assert {name: item.value for name, item in value.items()} == {"a": 1, "b": 2}
