@@ -193,6 +193,25 @@ def covers(wide: PathTemplate, narrow: PathTemplate) -> bool:
     return len(wide.segments) == len(narrow.segments)
 
 
+def fits(template: PathTemplate, parts: Sequence[bytes]) -> bool:
+    """Whether the template matches a path of these segments."""
+    segments = template.segments
+    if segments and segments[-1].kind is SegmentKind.REST:
+        if len(parts) < len(segments):
+            return False
+        segments = segments[:-1]
+        parts = parts[: len(segments)]
+    return len(parts) == len(segments) and all(map(_takes, segments, parts))
+
+
+def _takes(segment: TemplateSegment, part: bytes) -> bool:
+    if segment.kind is SegmentKind.LITERAL:
+        return segment.text.encode() == part
+    if segment.kind is SegmentKind.MIXED:
+        return segment.regex().fullmatch(part) is not None
+    return True
+
+
 def overlaps(one: PathTemplate, other: PathTemplate) -> bool:
     """Whether some path is matched by both."""
     for first, second in zip(one.segments, other.segments, strict=False):

@@ -5,11 +5,11 @@ One per operation, made on first use.
 
 import enum
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
-from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urljoin, urlsplit
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
@@ -17,7 +17,7 @@ from proxy.redactor.checks import Emptied, Outline, Unnamed, UnnamedInMessage
 from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
 from proxy.redactor.named_places import spared_paths
-from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
+from proxy.redactor.path_template import fits
 from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation, ResponseRule, Stream, Verb
 from proxy.redactor.search_rules import PassPlaces, RedirectSuccess, TextPlace
 from proxy.redactor.select import Selection
@@ -205,15 +205,29 @@ def _named(spots: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
 LONGEST_NUMBER: Final = 20
 
 
-def header_ids(where: IdPlace, headers: RawHeaders) -> list[str]:
-    """Ids in a header field such as ``Location``, by the template of the rule."""
-    called = where.name.encode()
-    ids = [
-        id_in_text(where.template, value.decode("utf-8", "replace"))
-        for name, value in headers
-        if name.lower() == called
-    ]
+def header_ids(where: IdPlace, headers: RawHeaders, asked: str = "") -> list[str]:
+    """Ids in a header field such as ``Location``, by the template of the rule.
+
+    ``asked``: the template of the request's path, at which a relative address of an answer begins.
+    """
+    called, template = where.name.encode(), where.template
+    base = _base(asked) if template.startswith("/") else ""
+    texts = [value.decode("utf-8", "replace") for name, value in headers if name.lower() == called]
+    ids = [id_in_text(template, _absolute(base, text.strip())) for text in texts]
     return [ident for ident in ids if ident is not None]
+
+
+def _base(template: str) -> str:
+    """Where relative addresses begin: at the path, or its folder; empty where no rule tells it."""
+    folder = template[: template.rfind("/") + 1]
+    return "" if "{" in folder else folder if "{" in template else template
+
+
+def _absolute(base: str, text: str) -> str:
+    try:
+        return urljoin(base, text) if base and text else text
+    except ValueError:
+        return text
 
 
 def sent_header_ids(where: IdPlace, headers: RawHeaders) -> list[str]:
@@ -236,19 +250,30 @@ def id_in_text(template: str, text: str) -> str | None:
     """The id that a text is, or that stands in it as an address; ``None``: another one."""
     if not template:
         return canonical_uuid(text)
+    pattern, parameter = _address_pattern(template)
     try:
-        path = urlsplit(text.strip()).path
+        address = urlsplit(text.strip())
     except ValueError:
         return None
-    match = _address_pattern(template).fullmatch(path)
-    return None if match is None else canonical_uuid(unquote(match[1]))
+    if not parameter:
+        match = pattern.fullmatch(address.path)
+        return None if match is None else canonical_uuid(unquote(match[1]))
+    values = [value for name, value in parse_qsl(address.query) if name == parameter]
+    match = pattern.fullmatch(f"{address.path}?{''.join(values)}")
+    return None if match is None or len(values) > 1 else canonical_uuid(match[1])
 
 
 @lru_cache(maxsize=1024)
-def _address_pattern(template: str) -> re.Pattern[str]:
-    before, _, rest = template.partition("{")
+def _address_pattern(template: str) -> tuple[re.Pattern[str], str]:
+    """The pattern of a path with an id, or of a path and the value of the parameter that has it."""
+    path, _, member = template.partition("?")
+    parameter, _, value = member.partition("=")
+    before, _, rest = (value or path).partition("{")
     _, _, after = rest.partition("}")
-    return re.compile(re.escape(before) + "([^/]+)" + re.escape(after) + "/?")
+    held, end = (re.escape(before), re.escape(after)), "/?"
+    if not value:
+        return re.compile(held[0] + "([^/]+)" + held[1] + end), ""
+    return re.compile(f"{re.escape(path.rstrip('/'))}{end}[?]{held[0]}(.+){held[1]}"), parameter
 
 
 def list_plan(plan: OperationPlan) -> BodyPlan | None:
@@ -329,33 +354,14 @@ def _leads(condition: RedirectSuccess, headers: RawHeaders, target: bytes) -> bo
     """Whether the only ``Location`` leads to a path of the condition (RFC 9110, section 10.2.2)."""
     if not condition.locations:
         return True
-    places = [value for name, value in headers if name.lower() == b"location"]
-    if len(places) != 1:
+    if len(places := [value for name, value in headers if name.lower() == b"location"]) != 1:
         return False
     try:
         path = urlsplit(urljoin(target.decode("latin-1"), places[0].decode("latin-1").strip())).path
     except ValueError:
         return False
     parts = [unquote_to_bytes(part) for part in path.encode("latin-1").split(b"/") if part]
-    return any(_fits(template, parts) for template in condition.locations)
-
-
-def _fits(template: PathTemplate, parts: Sequence[bytes]) -> bool:
-    segments = template.segments
-    if segments and segments[-1].kind is SegmentKind.REST:
-        if len(parts) < len(segments):
-            return False
-        segments = segments[:-1]
-        parts = parts[: len(segments)]
-    return len(parts) == len(segments) and all(map(_takes, segments, parts))
-
-
-def _takes(segment: TemplateSegment, part: bytes) -> bool:
-    if segment.kind is SegmentKind.LITERAL:
-        return segment.text.encode() == part
-    if segment.kind is SegmentKind.MIXED:
-        return segment.regex().fullmatch(part) is not None
-    return True
+    return any(fits(template, parts) for template in condition.locations)
 
 
 def has_no_content(status: int, headers: RawHeaders) -> bool:

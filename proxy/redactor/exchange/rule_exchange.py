@@ -259,7 +259,7 @@ class RuleExchange:
             return answer
         ident = self._operation.response.id
         if ident is not None and ident.source is IdSource.HEADER and self._writing is None:
-            self._ids = self._ids or header_ids(ident, answer.headers)  # the one record of a read
+            self._ids = self._ids or header_ids(ident, answer.headers, self._operation.template)
         if len(self._ids) == 1:
             self._ids = respelled(self._operation, self._writing, self._ids, answer, body)
         if self._operation.verb is _DELETE:

@@ -130,7 +130,7 @@ def answer_ids(operation: Operation, answer: _Answer) -> set[str]:
     _, headers, body = answer
     ident, ids = operation.response.id, list[str]()
     if ident is not None and ident.source is _HEADER:
-        ids += header_ids(ident, headers)
+        ids += header_ids(ident, headers, operation.template)
     if body is not None:
         ids += [*body.ids, *(item.id for item in body.items if item.id is not None)]
     return set(ids)
@@ -172,7 +172,7 @@ async def _ended(
     if operation.verb is _DELETE:
         ident = operation.response.id
         if operation.id is None and ident is not None and ident.source is _HEADER:
-            await writing.remove_named(header_ids(ident, headers))
+            await writing.remove_named(header_ids(ident, headers, operation.template))
         elif operation.id is None and body is not None:
             await writing.remove_named(
                 [item.id for item in body.items if item.id is not None] or body.ids
@@ -303,7 +303,7 @@ def _name(
     if not fresh or source is None:
         return named
     if source.source is _HEADER:
-        ids = header_ids(source, headers)
+        ids = header_ids(source, headers, operation.template)
         return named + list(zip(fresh, ids, strict=True)) if len(ids) == len(fresh) else named
     return named + _pair(fresh, body) if body is not None else named
 

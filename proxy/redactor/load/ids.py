@@ -324,7 +324,7 @@ def check_named(
         or id_place.template[:1] != "/"
     ):
         return
-    template = parse_template(id_place.template)
+    template = parse_template(id_place.template.partition("?")[0])
     if not statuses_alone and not any(
         not one.locations or any(overlaps(template, path) for path in one.locations)
         for one in conditions

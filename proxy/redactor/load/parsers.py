@@ -206,13 +206,21 @@ def _id_header(text: str) -> IdPlace:
 
 
 def _check_address(template: str) -> None:
-    """Raise ``ValueError`` for an address that is not a path with one placeholder, the id."""
-    parsed = parse_template(template)
-    if len(parsed.names) != 1 or any(
-        segment.kind is SegmentKind.REST for segment in parsed.segments
+    """Raise ``ValueError`` for an address that is not a path with one placeholder, the id, in it or
+    in its one parameter.
+    """
+    path, mark, member = template.partition("?")
+    name, _, value = member.partition("=")
+    parts = [parse_template(path), *([parse_template(f"/{value}")] if value else ())]
+    if (
+        sum(len(part.names) for part in parts) != 1
+        or any(segment.kind is SegmentKind.REST for part in parts for segment in part.segments)
+        or (mark and not (name and parts[-1].names and len(parts[-1].segments) == 1))
+        or "&" in member
     ):
         raise ValueError(
-            f"the address '{template}' must have one placeholder, the id: /contacts/{{id}}"
+            f"the address '{template}' must have one placeholder, the id: /contacts/{{id}}, or "
+            "/contact.php?id={id} with the one parameter that tells it"
         )
 
 

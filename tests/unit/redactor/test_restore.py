@@ -205,11 +205,37 @@ def test_the_declared_type_tells_how_tokens_stand_in_it(kind, wanted):
         ("/p/{id}", b"p/17", []),
         ("/p/{id}", b"http://[bad", []),
         ("/p/{id}", b"", []),
+        ("/p.php?id={id}", b"https://app.example/p.php?to=list&id=17&x#y", ["17"]),
+        ("/p/?n=case-{id}", b"/p?n=case-a%2Fb%2541", ["a/b%41"]),
+        ("/?p={id}", b"/?p=17", ["17"]),
+        ("/p.php?id={id}", b"/p.php?id=17&id=18", []),
+        ("/p.php?id={id}", b"/p.php?id=", []),
+        ("/p.php?id={id}", b"/q.php?id=17", []),
+        ("/p.php?id={id}", b"/p.php/17?x=1", []),
     ],
 )
 def test_ids_in_an_address(template, address, ids):
     place = IdPlace(IdSource.HEADER, "location", template=template)
     assert header_ids(place, ((b"X", b"/p/1"), (b"LOCATION", address))) == ids
+
+
+@table(
+    ("template", "asked", "address", "ids"),
+    [
+        ("/a/p.php?id={id}", "/a/save.php", b"p.php?id=17", ["17"]),
+        ("/a/p.php?id={id}", "/a/{nr}", b" ./p.php?id=17", ["17"]),
+        ("/a/p.php?id={id}", "/a/b/save", b"../p.php?id=17", ["17"]),
+        ("/a/p.php?id={id}", "/{site}/save", b"p.php?id=17", []),
+        ("/a/p.php?id={id}", "/a/p.php", b"?id=17", ["17"]),
+        ("/a/{id}", "/a/{id}", b"?saved=1", []),
+        ("/a/{id}", "/a/save", b"", []),
+        ("/a/{id}", "/a/save", b"//[bad", []),
+        ("{id}", "/a/save", b"17", ["17"]),
+    ],
+)
+def test_an_id_in_a_relative_address(template, asked, address, ids):
+    place = IdPlace(IdSource.HEADER, "location", template=template)
+    assert header_ids(place, ((b"Location", address),), asked) == ids
 
 
 def test_edits_put_values_into_places_and_leave_what_is_right_already():

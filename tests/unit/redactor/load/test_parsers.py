@@ -44,6 +44,10 @@ def test_what_is_no_match_is_refused(text, words):
             "header Location /c/{nr}/edit/",
             IdPlace(IdSource.HEADER, "location", template="/c/{nr}/edit/"),
         ),
+        (
+            "header Location /view/?ticket=support-{id}",
+            IdPlace(IdSource.HEADER, "location", template="/view/?ticket=support-{id}"),
+        ),
         ("header X-Id {id}", IdPlace(IdSource.HEADER, "x-id", template="{id}")),
     ],
 )
@@ -63,6 +67,12 @@ def test_ids_stand_in_path_query_form_header_or_body(text, place):
         ("header Location /c/{a}/{b}", "one placeholder"),
         ("header Location /c/{id*}", "one placeholder"),
         ("$.url /c", "one placeholder"),
+        ("$.url /c?id", "one placeholder"),
+        ("$.url /c?id={a}&to={b}", "not a placeholder|one placeholder"),
+        ("$.url /c/{id}?to=list", "one placeholder"),
+        ("$.url /c?id={id}&to=list", "one placeholder"),
+        ("$.url /c?={id}", "one placeholder"),
+        ("$.url /c?id={id}/{nr}", "one placeholder"),
         ("$.a[?(@.b)]", "not supported"),
         ("$.a b", "not supported"),
     ],
