@@ -205,20 +205,20 @@ def _named(spots: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
 LONGEST_NUMBER: Final = 20
 
 
-def header_ids(where: IdPlace, headers: RawHeaders, asked: str = "") -> list[str]:
+def header_ids(where: IdPlace, headers: RawHeaders, of_request: str = "") -> list[str]:
     """Ids in a header field such as ``Location``, by the template of the rule.
 
-    ``asked``: the template of the request's path, at which a relative address of an answer begins.
+    ``of_request``: the template of the request's path, at which a relative address of an answer begins.
     """
     called, template = where.name.encode(), where.template
-    base = _base(asked) if template.startswith("/") else ""
+    base = _base(of_request) if template.startswith("/") else ""
     texts = [value.decode("utf-8", "replace") for name, value in headers if name.lower() == called]
     ids = [id_in_text(template, _absolute(base, text.strip())) for text in texts]
     return [ident for ident in ids if ident is not None]
 
 
 def _base(template: str) -> str:
-    """Where relative addresses begin: at the path, or its folder; empty where no rule tells it."""
+    """The start of relative addresses: the path, or its folder; empty where no rule tells it."""
     folder = template[: template.rfind("/") + 1]
     return "" if "{" in folder else folder if "{" in template else template
 
