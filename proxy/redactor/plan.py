@@ -205,13 +205,13 @@ def _named(spots: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
 LONGEST_NUMBER: Final = 20
 
 
-def header_ids(where: IdPlace, headers: RawHeaders, of_request: str = "") -> list[str]:
+def header_ids(where: IdPlace, headers: RawHeaders, path: str = "") -> list[str]:
     """Ids in a header field such as ``Location``, by the template of the rule.
 
-    ``of_request``: the template of the request's path, at which a relative address of an answer begins.
+    ``path``: the template of the request's, at which a relative address of an answer begins.
     """
     called, template = where.name.encode(), where.template
-    base = _base(of_request) if template.startswith("/") else ""
+    base = _base(path) if template.startswith("/") else ""
     texts = [value.decode("utf-8", "replace") for name, value in headers if name.lower() == called]
     ids = [id_in_text(template, _absolute(base, text.strip())) for text in texts]
     return [ident for ident in ids if ident is not None]
@@ -270,10 +270,10 @@ def _address_pattern(template: str) -> tuple[re.Pattern[str], str]:
     parameter, _, value = member.partition("=")
     before, _, rest = (value or path).partition("{")
     _, _, after = rest.partition("}")
-    held, end = (re.escape(before), re.escape(after)), "/?"
+    before, after = re.escape(before), re.escape(after)
     if not value:
-        return re.compile(held[0] + "([^/]+)" + held[1] + end), ""
-    return re.compile(f"{re.escape(path.rstrip('/'))}{end}[?]{held[0]}(.+){held[1]}"), parameter
+        return re.compile(f"{before}([^/]+){after}/?"), ""
+    return re.compile(f"{re.escape(path.rstrip('/'))}/?[?]{before}(.+){after}"), parameter
 
 
 def list_plan(plan: OperationPlan) -> BodyPlan | None:
