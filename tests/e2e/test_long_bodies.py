@@ -326,6 +326,9 @@ async def test_health_is_told_beside_a_list_of_twelve_thousand(tmp_path: Path) -
                 assert Value("Ann Wexlomere 1").text not in json.dumps(people.kept)
                 # In one turn for all the caller waits for nearly all of it; of three tries on a
                 # busy machine one is undisturbed.
-                assert min([await worst_health(session, instance, read()) for _ in range(3)]) < 0.4
+                parts = [await worst_health(session, instance, read())]
+                while parts[-1] >= 0.4 and len(parts) < 3:
+                    parts.append(await worst_health(session, instance, read()))
+                assert parts[-1] < 0.4, parts
         finally:
             await instance.kill()

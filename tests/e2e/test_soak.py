@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.instance import Instance
-from tests.support.soak import Look, Pauses, Upkeep, ready, soak, soak_fleet
+from tests.support.patience import PATIENCE
+from tests.support.soak import Look, Pace, Pauses, Upkeep, ready, soak, soak_fleet
+
+#: Steps of upkeep are what a short run is for, on a machine that may have no turn for anybody: what
+#: an answer takes without its pauses is bounded all the same.
+SHORT = Pace(3, 0.5, rest=0.1, longest=PATIENCE)
 
 
 def grown(*files: int, callers: int = 8) -> list[str]:
@@ -43,7 +48,7 @@ def test_pauses_of_the_machine_are_taken_off_an_answer(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_short_soak_with_every_kind_of_upkeep_has_no_fault(tmp_path: Path) -> None:
-    result = await soak(tmp_path / "run", 3, 0.5)
+    result = await soak(tmp_path / "run", SHORT)
     assert result.faults() == []
     assert {"rules", "data key", "backup"} <= result.upkeep.done.keys()
     assert all(one.answers["update"] for one in result.callers)
@@ -51,7 +56,7 @@ async def test_a_short_soak_with_every_kind_of_upkeep_has_no_fault(tmp_path: Pat
 
 @pytest.mark.slow
 async def test_a_short_soak_of_two_instances_has_no_fault(tmp_path: Path) -> None:
-    result = await soak_fleet(tmp_path / "run", 4, 0.5, program=())
+    result = await soak_fleet(tmp_path / "run", SHORT._replace(steps=4), program=())
     assert result.faults() == []
     assert result.upkeep.done.keys() == {"rules", "data key", "backup", "restart"}
     assert all(one.answers["update"] for one in result.callers)

@@ -4,7 +4,6 @@ misbehaves on request.
 
 import asyncio
 import base64
-import gzip
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,7 +44,6 @@ class Application:
     seen: bytearray = field(default_factory=bytearray)
     requests: int = 0
     plan: list[Misbehaviour] = field(default_factory=list)
-    gzip: bool = False
     gate: asyncio.Event | None = None  #: requests wait here before they act
     #: what a bulk create shows of what it made
     reply: Callable[[list[Record]], list[Record]] | None = None
@@ -99,7 +97,7 @@ class Application:
         answer: web.StreamResponse = await handler(request)
         if way.status or way.hang or way.cut:
             return await self._misbehave(request, way, {})
-        return self._pack(answer)
+        return answer
 
     async def _misbehave(
         self, request: web.Request, way: Misbehaviour, record: Record
@@ -115,12 +113,6 @@ class Application:
             return web.json_response(way.answer(record), status=way.status)
         echo = body.decode("utf-8", "replace")
         return web.json_response({"error": "refused", "input": echo}, status=way.status)
-
-    def _pack(self, answer: web.StreamResponse) -> web.StreamResponse:
-        if self.gzip and isinstance(answer, web.Response) and answer.body:
-            answer.body = gzip.compress(answer.body)  # type: ignore[arg-type]  # a bytes body, as json_response makes
-            answer.headers["Content-Encoding"] = "gzip"
-        return answer
 
     # ------------------------------------------------------------------ routes
 

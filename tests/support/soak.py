@@ -108,6 +108,15 @@ def person(number: int) -> dict[str, Any]:
     }
 
 
+class Pace(NamedTuple):
+    """How much is done in which time, in seconds."""
+
+    steps: int = 28  #: of upkeep
+    pause: float = 64.0  #: before each of them
+    rest: float = 0.02  #: of a caller between two visits
+    longest: float = LONGEST  #: for one answer
+
+
 @dataclass
 class Caller:
     """One caller with records of his own, who knows what each answer has to show."""
@@ -122,6 +131,7 @@ class Caller:
     own: dict[str, float] = field(default_factory=dict)
     pauses: "Pauses | None" = None
     doing: Callable[[], str] = str
+    pace: Pace = field(default_factory=Pace)
     faults: list[str] = field(default_factory=list)
     _made: int = 0
 
@@ -135,14 +145,14 @@ class Caller:
         timed = aiohttp.TraceConfig()
         timed.on_request_start.append(_note_start)
         timed.on_request_end.append(self._note_end)
-        patience = aiohttp.ClientTimeout(LONGEST)
+        patience = aiohttp.ClientTimeout(self.pace.longest)
         async with aiohttp.ClientSession(timeout=patience, trace_configs=[timed]) as http:
             while not over.is_set():
                 try:
                     await self._visit(http)
                 except (aiohttp.ClientError, TimeoutError, AssertionError, ValueError) as error:
                     self.faults.append(f"{type(error).__name__}: {error}")
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(self.pace.rest)
             for key in self.records:
                 await self._ask(http, "read", "GET", key)
 
@@ -501,19 +511,13 @@ async def supervised(
             await instance.stop()
 
 
-async def soak(
-    folder: Path, steps: int, pause: float, program: tuple[str, ...] = SUPERVISED
-) -> Soak:
-    """Load an installation in this folder for so many steps of upkeep, one after each pause of so
-    many seconds.
-    """
+async def soak(folder: Path, pace: Pace, program: tuple[str, ...] = SUPERVISED) -> Soak:
+    """Load an installation in this folder while it is looked after at that pace."""
     async with supervised(folder, program) as instance:
-        return await _loaded(Upkeep(instance, folder), [instance.proxy], steps, pause)
+        return await _loaded(Upkeep(instance, folder), [instance.proxy], pace)
 
 
-async def soak_fleet(
-    folder: Path, steps: int, pause: float, program: tuple[str, ...] = SERVE
-) -> Soak:
+async def soak_fleet(folder: Path, pace: Pace, program: tuple[str, ...] = SERVE) -> Soak:
     """The same with two instances on a database of their own."""
     with own_server() as server:
         store = server.address(replicas="true")
@@ -521,7 +525,7 @@ async def soak_fleet(
             ways = [first.proxy, second.proxy]
             upkeep = FleetUpkeep(first, folder, second=second, ways=ways)
             upkeep.database = server.process.pid if server.process is not None else 0
-            return await _loaded(upkeep, ways, steps, pause)
+            return await _loaded(upkeep, ways, pace)
 
 
 @asynccontextmanager
@@ -548,8 +552,9 @@ async def fleet(
         yield both[0], both[1]
 
 
-async def _loaded(upkeep: Upkeep, ways: list[str], steps: int, pause: float) -> Soak:
-    callers = [Caller(ways, number, doing=lambda: upkeep.doing) for number in range(1, CALLERS + 1)]
+async def _loaded(upkeep: Upkeep, ways: list[str], pace: Pace) -> Soak:
+    numbers = range(1, CALLERS + 1)
+    callers = [Caller(ways, one, doing=lambda: upkeep.doing, pace=pace) for one in numbers]
     result = Soak(callers, upkeep)
     over = asyncio.Event()
     with Pauses(upkeep.targets, lambda: [os.getpid(), *upkeep.pids()]) as pauses:
@@ -558,9 +563,9 @@ async def _loaded(upkeep: Upkeep, ways: list[str], steps: int, pause: float) -> 
             for caller in callers:
                 caller.pauses = pauses
                 group.create_task(caller.work(over))
-            for number in range(steps):
+            for number in range(pace.steps):
                 for _ in range(10):
-                    await asyncio.sleep(pause / 10)
+                    await asyncio.sleep(pace.pause / 10)
                     result.upkeep.look(number)
                 print(json.dumps({"step": await result.upkeep.step(number), **result.summary()}))
                 sys.stdout.flush()
@@ -574,12 +579,12 @@ def main() -> int:
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
     folder = Path(tempfile.mkdtemp(prefix="domicile-soak-"))
     try:
-        work: Callable[[Path, int, float], Coroutine[Any, Any, Soak]] = soak
+        work: Callable[[Path, Pace], Coroutine[Any, Any, Soak]] = soak
         if "replicas" in sys.argv[2:]:
             work = soak_fleet
         elif "several" in sys.argv[2:]:
             work = partial(soak, program=SEVERAL)
-        result = asyncio.run(work(folder / "run", 28, minutes * 60 / 28))
+        result = asyncio.run(work(folder / "run", Pace(28, minutes * 60 / 28)))
     finally:
         shutil.rmtree(folder)
     for fault in result.faults():

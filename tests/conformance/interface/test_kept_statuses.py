@@ -122,13 +122,6 @@ async def test_an_operation_answers_with_what_the_specification_lists(name):
 
 
 @table("name", RIGHT)
-async def test_without_a_token_and_with_another(kept, name):
-    for as_ in ("", "nobody"):
-        answer = await told(kept, name, 401, "unauthorized", as_=as_)
-        assert answer.headers["WWW-Authenticate"].startswith("Bearer")
-
-
-@table("name", RIGHT)
 async def test_with_an_unknown_parameter(kept, name):
     await told(
         kept, name, BAD.get(name, 400), "invalid_input", path=RIGHT[name].path + "?unknown=1"

@@ -94,17 +94,6 @@ async def told(
 
 
 @table("name", RIGHT)
-async def test_without_a_token(thing, name):
-    answer = await told(thing, RIGHT[name], 401, "unauthorized", "")
-    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
-
-
-@table("name", RIGHT)
-async def test_with_another_token(thing, name):
-    await told(thing, RIGHT[name], 401, "unauthorized", "nobody")
-
-
-@table("name", RIGHT)
 async def test_with_an_unknown_parameter(thing, name):
     asked = RIGHT[name]
     await told(thing, asked._replace(path=asked.path + "?unknown=1"), 400, "invalid_input")
