@@ -176,23 +176,6 @@ async def test_callers_see_what_their_roles_let_them(tmp_path):
         assert (await one.ask("GET", "/contacts/1", headers=forged))[1] == stored
 
 
-async def test_a_form_of_masks_comes_back_and_only_the_edit_counts(tmp_path):
-    async with office(tmp_path) as one:
-        await one.ask("POST", "/contacts", "dpo", json=ANN)
-        before = dict(one.contacts.stored[1])
-        _, shown = await one.ask("GET", "/contacts/1", "support")
-        edited = {**shown, "phone": "+46811223344"}
-        answer, shown = await one.ask("PUT", "/contacts/1", "support", json=edited)
-        assert (answer.status, shown["phone"]) == (200, "+•••••••3344")
-        after = one.contacts.stored[1]
-        assert {name for name in before if before[name] != after[name]} == {"phone"}
-        assert (await one.ask("GET", "/contacts/1", "dpo"))[1] == {
-            **ANN, "phone": "+46811223344", "id": 1,
-        }  # fmt: skip
-        answer, problem = await one.ask("PUT", "/contacts/1", "support", json={"name": "B** ****"})
-        assert (answer.status, problem["code"]) == (422, "value_unfit")
-
-
 async def test_rules_that_change_count_from_the_next_request_of_a_connection_on(tmp_path):
     async with office(tmp_path) as one:
         one.contacts.tagged = False
@@ -218,17 +201,6 @@ async def test_rules_that_change_count_from_the_next_request_of_a_connection_on(
             await one.instance.reload()
             assert await seen() == [{**one.contacts.stored[1], "id": 1}] * 2
         assert one.keys.asked == 2, "other tokens are asked for by another rule"
-
-
-async def test_nobody_searches_by_what_is_not_shown_clear(tmp_path):
-    async with office(tmp_path) as one:
-        await one.ask("POST", "/contacts", "dpo", json=ANN)
-        path = "/contacts?email=Ann@example.com"
-        assert len((await one.ask("GET", path, "sales"))[1]) == 1
-        for role in ("support", None):
-            for value in ("Ann@example.com", "bo@example.com"):
-                answer, problem = await one.ask("GET", f"/contacts?email={value}", role)
-                assert (answer.status, problem["code"]) == (403, "field_hidden")
 
 
 async def test_no_two_views_share_a_cached_answer(tmp_path):
@@ -273,19 +245,6 @@ async def test_the_audit_log_tells_whose_view_it_was(tmp_path):
         ("sales|partner", ["email", "name"], ["phone"]),
         ("support", None, every),
     ]
-
-
-async def test_an_issuer_that_is_away_refuses_and_shows_nobody_another_view(tmp_path):
-    async with office(tmp_path) as one:
-        text = (tmp_path / "rules.yaml").read_text("utf-8")
-        text = text.replace(
-            text.partition("jwks: ")[2].partition("\n")[0], '"http://127.0.0.1:9/keys"'
-        )
-        (tmp_path / "rules.yaml").write_text(text, "utf-8")
-        await one.instance.reload()
-        answer, problem = await one.ask("POST", "/contacts", "dpo", json=ANN)
-        assert (answer.status, problem["code"]) == (503, "issuer_unreachable")
-        assert one.contacts.stored == {}
 
 
 @pytest.mark.parametrize("role", ["sales", "support"])
