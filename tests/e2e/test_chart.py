@@ -10,6 +10,7 @@ import yaml
 
 from proxy.redactor.load import load_rule_set
 from tests.support import chart
+from tests.support.patience import PATIENCE
 from tests.support.table import table
 
 TEMPLATES = [name for name in chart.files() if name.startswith("templates/")]
@@ -63,7 +64,7 @@ def test_with_a_vault_for_sidecars_it_is_what_kustomize_builds_for_them(unavaila
         unavailable("building k8s/overlays/remote with kustomize", "kubectl is not installed")
     done = subprocess.run(
         ["kubectl", "kustomize", chart.BASE.parent / "overlays" / "remote"],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=PATIENCE,
     )  # fmt: skip
     built = [one for one in yaml.safe_load_all(done.stdout) if one["kind"] != "Namespace"]
     assert by_name(rendered(remote(), "contacts")) == by_name(built)
@@ -107,7 +108,7 @@ def test_helm_makes_the_same_of_it(options, unavailable):
     sets = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
     done = subprocess.run(
         ["helm", "template", "x", chart.CHART, "--namespace", "contacts", *sets],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=PATIENCE,
     )  # fmt: skip
     ours = rendered(remote() if options else chart.values(), "contacts")
     assert sorted(yaml.safe_load_all(done.stdout), key=str) == sorted(ours, key=str)

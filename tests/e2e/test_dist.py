@@ -87,7 +87,7 @@ def test_the_demo_runs_from_the_wheel_in_any_folder(built, tmp_path):
     whence = "import proxy; print(proxy.__file__, proxy.__version__)"
     shown = subprocess.run(
         [python, "-c", whence], capture_output=True, text=True, check=True, cwd=folder,
-        env=environment, timeout=60,
+        env=environment, timeout=PATIENCE,
     )  # fmt: skip
     assert shown.stdout.split() == [str(packages / "proxy" / "__init__.py"), __version__]
     process = subprocess.Popen(

@@ -17,6 +17,7 @@ from proxy.cli.command import parser
 from proxy.config import Settings, load_settings
 from proxy.config.document import VARIABLE_PREFIX
 from proxy.redactor.load import load_rule_set as load_rules
+from tests.support.patience import PATIENCE
 from tests.support.table import table
 from tests.support.tree import ROOT
 
@@ -93,7 +94,11 @@ def test_kustomize_builds_it(unavailable):
     if shutil.which("kubectl") is None:
         unavailable("building k8s/ with kustomize", "kubectl is not installed")
     built = subprocess.run(
-        ["kubectl", "kustomize", FOLDER], capture_output=True, text=True, check=True, timeout=60
+        ["kubectl", "kustomize", FOLDER],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
     )
     rendered = list(yaml.safe_load_all(built.stdout))
     assert len(rendered) == len(
@@ -348,7 +353,7 @@ def test_kustomize_adds_the_backup(tmp_path, unavailable):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     rendered = list(yaml.safe_load_all(built.stdout))
     (stateful,) = [m for m in rendered if m["kind"] == "StatefulSet"]
@@ -360,7 +365,11 @@ def test_kustomize_adds_the_backup(tmp_path, unavailable):
 def built(folder: Path) -> dict[str, Manifest]:
     """What kustomize makes of a folder, by kind and name."""
     done = subprocess.run(
-        ["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60
+        ["kubectl", "kustomize", folder],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
     )
     return {f"{m['kind']}/{m['metadata']['name']}": m for m in yaml.safe_load_all(done.stdout)}
 

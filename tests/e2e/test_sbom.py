@@ -7,6 +7,7 @@ import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
+from tests.support.patience import PATIENCE
 from tests.support.tree import ROOT
 from tests.support.unavailable import Unavailable
 
@@ -24,9 +25,9 @@ def test_bill_of_materials_names_every_locked_package(
     options = writing.replace("\\\n", " ").split()
     target = tmp_path / "sbom.cdx.json"
     options[options.index("build/sbom.cdx.json")] = str(target)
-    subprocess.run([WRITER, *options], cwd=ROOT, check=True, timeout=60)
+    subprocess.run([WRITER, *options], cwd=ROOT, check=True, timeout=PATIENCE)
     script, _ = adding.split()
-    subprocess.run([sys.executable, script, target], cwd=ROOT, check=True, timeout=60)
+    subprocess.run([sys.executable, script, target], cwd=ROOT, check=True, timeout=PATIENCE)
     bill = json.loads(target.read_text("utf-8"))
     listed = {part["name"]: part for part in bill["components"]}
     locked = re.findall(r"^([\w.-]+)==(\S+)", LOCK.read_text("utf-8"), re.MULTILINE)

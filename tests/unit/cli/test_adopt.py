@@ -9,6 +9,7 @@ from proxy.cli import main
 from proxy.cli.http_client import HttpAnswer
 from proxy.cli.site import Site, failure_of, reason_of
 from tests.support.adopted import Adopted
+from tests.support.patience import PATIENCE
 
 
 def command(office: Adopted, *more: str) -> list[str]:
@@ -29,7 +30,7 @@ def test_every_record_is_written_through_the_proxy_once(office, told):
 
 
 def test_several_records_are_written_at_a_time_after_the_first(office, told):
-    started = threading.Barrier(2, timeout=10)
+    started = threading.Barrier(2, timeout=PATIENCE)
     office.page = 5
     office.before = lambda ident: None if ident == "p0" else started.wait() and None
     assert told(*command(office, "--parallel", "2"))["converted"] == 5

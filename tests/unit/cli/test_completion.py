@@ -4,6 +4,7 @@ import subprocess
 import pytest
 
 from proxy.cli import COMMANDS, main
+from tests.support.patience import PATIENCE
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_bash_completes_commands_and_options(script, tmp_path, line, some, none)
     ask = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _domicile; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     done = subprocess.run(
         ["bash", "-c", script("bash") + ask],
-        capture_output=True, text=True, check=True, timeout=30, cwd=tmp_path,
+        capture_output=True, text=True, check=True, timeout=PATIENCE, cwd=tmp_path,
     )  # fmt: skip
     told = set(done.stdout.split())
     assert some <= told
@@ -47,7 +48,7 @@ def test_bash_completes_files_where_nothing_else_fits(script, tmp_path):
     )
     done = subprocess.run(
         ["bash", "-c", script("bash") + ask],
-        capture_output=True, text=True, check=True, timeout=30, cwd=tmp_path,
+        capture_output=True, text=True, check=True, timeout=PATIENCE, cwd=tmp_path,
     )  # fmt: skip
     assert done.stdout == "desk.yaml\n"
 

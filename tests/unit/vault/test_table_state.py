@@ -309,14 +309,16 @@ async def test_nothing_is_remembered_beyond_the_keys(office):
 async def test_it_is_forgotten_soon_after_it_was_last_shown(office, monkeypatch):
     monkeypatch.setattr(room, "LASTING", 2.0)
     await office.shown()
-    end = time.monotonic() + 2.5
-    while time.monotonic() < end:
+    longest, last, end = 0.0, time.monotonic(), time.monotonic() + 2.5
+    while (now := time.monotonic()) < end:
+        longest, last = max(longest, now - last), now
         await asyncio.sleep(0.05)
         await office.shown()
-    assert len(office.opens) == 2
+    assert len(office.opens) == 2 or max(longest, now - last) > 1, "unless the machine paused"
+    before = len(office.opens)
     await until(lambda: office.remembered() == [])
     await office.shown()
-    assert len(office.opens) == 4
+    assert len(office.opens) == before + 2
 
 
 async def test_with_no_room_nothing_is_remembered(office):
