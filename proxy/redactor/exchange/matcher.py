@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar, cast
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.forks import Fork, each_operation, forked
@@ -92,6 +92,11 @@ def cookies_in(endpoint: Endpoint, headers: Sequence[tuple[bytes, bytes]]) -> bo
 
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
+_BESIDE = (
+    "A rule of another endpoint before the same application names this request, and none of this "
+    "endpoint. Write an operation for it in the file of this one, with 'pass: true' where it is "
+    "not the same thing."
+)
 _NO_RULES = (
     "This proxy has no rules and so serves no application: name a rule file with the setting rules."
 )
@@ -124,6 +129,8 @@ class Matcher:
     #: what requests are for, in the same order wherever the same rules are read
     operations: tuple[Operation, ...]
     methods: tuple[str, ...]  #: of requests whose address holds values, GET first
+    #: by endpoint, the rules of others before the same application, whatever host and prefix
+    beside: Mapping[str, Sequence[Router]]
 
     def match(
         self,
@@ -162,7 +169,23 @@ class Matcher:
         endpoint = self.router.endpoint(host, target)
         if endpoint is None:
             raise VaultError(Code.NOT_FOUND, _NO_ENDPOINT if self.rules.endpoints else _NO_RULES)
+        if endpoint.name in self.beside:
+            self._refuse_beside(endpoint, method, target, overrides)
         return endpoint, None
+
+    def _refuse_beside(
+        self, endpoint: Endpoint, method: str, target: bytes, overrides: Sequence[bytes]
+    ) -> None:
+        """Refuse a request that a rule of another endpoint before the same application names."""
+        override = _override(overrides) if overrides else None
+        for router in self.beside[endpoint.name]:
+            if isinstance(router.match(method, "", target, override), Match):
+                raise VaultError(Code.OPERATION_DENIED, _BESIDE)
+
+    def _others(self, host: str, target: bytes) -> Sequence[Router]:
+        """The rules of other endpoints before the same application."""
+        endpoint = self.router.endpoint(host, target) if self.beside else None
+        return () if endpoint is None else self.beside.get(endpoint.name, ())
 
     def _agree(
         self, hit: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]
@@ -222,10 +245,14 @@ class Matcher:
         return fields
 
     def ruled(self, host: str, target: bytes) -> bool:
-        return self.router.ruled(host, target)
+        others = self._others(host, target)
+        return self.router.ruled(host, target) or any(one.ruled("", target) for one in others)
 
     def overridable(self, host: str, target: bytes) -> bool:
-        return self.router.overridable(host, target)
+        others = self._others(host, target)
+        return self.router.overridable(host, target) or any(
+            one.overridable("", target) for one in others
+        )
 
     def may_change_operation(self, match: Match, target: bytes) -> bool:
         return self.router.may_change_operation(match.operation, target)
@@ -257,7 +284,10 @@ class CurrentRules(Generic[_Compiled]):
         return cast("Matcher", match.scope).may_change_operation(match, target)
 
 
-_Parts = tuple[RuleSet, Router, bytes, Mapping[int, Fork], tuple[Operation, ...], tuple[str, ...]]
+_Parts = tuple[
+    RuleSet, Router, bytes, Mapping[int, Fork], tuple[Operation, ...], tuple[str, ...],
+    Mapping[str, Sequence[Router]],
+]  # fmt: skip
 
 
 def matcher_parts(rules: RuleSet) -> _Parts:
@@ -270,7 +300,31 @@ def matcher_parts(rules: RuleSet) -> _Parts:
     router = Router(routed, rules.endpoints)
     methods = [one for op in rules.operations if op.addressed for one in op.methods]
     sign = b"/" if in_paths else b"?"
-    return rules, router, sign, forks, operations, tuple(dict.fromkeys(["GET", *methods]))
+    methods = list(dict.fromkeys(["GET", *methods]))
+    return rules, router, sign, forks, operations, tuple(methods), _beside(rules, routed)
+
+
+def _beside(rules: RuleSet, routed: Sequence[Rule]) -> dict[str, list[Router]]:
+    """Routers of the rules of other endpoints that send to the same application, by endpoint."""
+    places: dict[object, list[Endpoint]] = {}
+    for endpoint in rules.endpoints:
+        address = urlsplit(endpoint.upstream)
+        port = address.port or (443 if address.scheme == "https" else 80)
+        places.setdefault((address.hostname, port), []).append(endpoint)
+    shared = [some for some in places.values() if len(some) > 1]
+    routers = {
+        one.name: Router(
+            [rule for rule in routed if rule.endpoint.name == one.name],
+            [replace(one, hosts=frozenset(), prefix="")],
+        )
+        for some in shared
+        for one in some
+    }
+    return {
+        one.name: [routers[other.name] for other in some if other is not one]
+        for some in shared
+        for one in some
+    }
 
 
 def longest_body(rules: RuleSet) -> int:

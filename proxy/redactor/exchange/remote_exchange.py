@@ -174,12 +174,6 @@ class RemoteExchange:
         self._operation = operation = match.operation
         self._runtime = cast("FrontRuntime", match.scope)
         self._view = view
-        #: whether nothing stored can stand in an answer that settles nothing either
-        self._passing = (
-            view is not None
-            and operation.verb is Verb.READ
-            and not view.shows(operation.entity.name)
-        )
         self._line: OwnerLine | None = None
         self._number = 0
         self._target = b""
@@ -253,8 +247,6 @@ class RemoteExchange:
         special = rule.special or operation.branches or operation.graph
         if special or operation.parts or operation.envelope:
             return True
-        if self._passing:
-            return False
         judged = outcome(rule, self._target, status, headers, None)
         plan = self._runtime.plan(self._runtime.numbers[id(operation)])
         wanted = judged is Outcome.UNREAD or wants_body(plan, judged, headers)

@@ -8,18 +8,17 @@ from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import run_in_thread
-from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation, hidden
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.redact import BodyObject, ParsedBody
 from proxy.redactor.rules import Match, Verb
-from proxy.redactor.views import FieldView, outside_write
+from proxy.redactor.views import outside_write
+from proxy.tokenization.base import Resolution
 from proxy.vault.vault import Vault
 
-_SWITCHING = 101
 _SEARCHES = "Values kept inside the country cannot be searched from outside."
 
 
@@ -31,10 +30,8 @@ class ViewedExchange(RuleExchange):
         if joined.view is None:
             raise TypeError("an exchange without a view shows everything")
         self._view = joined.view
-        nothing = self._view.hidden >= joined.plan.operation.entity.fields.keys()
-        #: whether nothing stored can stand in an answer that settles nothing either
-        self._passing = nothing and joined.plan.operation.verb is Verb.READ
-        self._blind = nothing
+        #: whether nothing stored can stand in an answer
+        self._blind = self._view.hidden >= joined.plan.operation.entity.fields.keys()
 
     def check_head(self, head: Request) -> None:
         """As of any exchange; a caller from outside may only read."""
@@ -67,29 +64,53 @@ class ViewedExchange(RuleExchange):
         if covered:
             raise hidden(self._operation, covered)
 
-    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
-        """Whether the answer must be read whole; a read that shows nothing passes as it comes."""
-        return not self._passing and super().must_buffer(status, headers)
-
-    async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """As in any exchange; a stream without visible values passes unchanged.
-
-        Messages of a WebSocket do not, of which the caller's may hold values.
-        """
-        passing = self._passing and status != _SWITCHING
-        return None if passing else await super().stream(status, headers)
-
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
         """As of any exchange; that nothing is restored may be meant."""
-        if not self._passing:
+        if not (self._blind and self._operation.verb is Verb.READ):
             super().pass_unread(status, headers)
 
     async def _values(self, body: ParsedBody, long: bool) -> list[list[Value | None]]:
-        """Return the visible value of each place; without any, the vault is not asked."""
-        if self._blind:
-            return [[None] * len(item.spots) for item in body.items]
+        """Return the visible value of each place; where all are tokens by their form and stay such,
+        the vault is not asked.
+        """
+        certain, items = self._is_certain, body.items
+        if self._blind and all(
+            certain(one.field, one.value) for item in items for one in item.spots
+        ):
+            return [[None] * len(item.spots) for item in items]
         rows = await super()._values(body, long)
-        return await run_in_thread(long, _visible, self._view, body.items, rows)
+        return await run_in_thread(long, self._visible, items, rows)
+
+    def _is_certain(self, name: str, present: Value | None) -> bool:
+        """Whether what stands in a place is a token for certain, or nothing."""
+        if present is None or not present.text:
+            return True
+        tokenizer = self._collection.tokenizers[name]
+        return tokenizer.resolution is Resolution.SEALED and tokenizer.resembles(present.text)
+
+    def _visible(
+        self, items: Sequence[BodyObject], rows: Sequence[Sequence[Value | None]]
+    ) -> list[list[Value | None]]:
+        """The values of all places as the view shows them.
+
+        Another text in a place that is not shown clear may be a value from before there were rules:
+        it is masked, and where the view has tokens nothing is shown.
+        """
+        return [
+            [
+                self._shown(spot.field, value, spot.value)
+                for spot, value in zip(item.spots, row, strict=True)
+            ]
+            for item, row in zip(items, rows, strict=True)
+        ]
+
+    def _shown(self, name: str, value: Value | None, present: Value | None) -> Value | None:
+        view = self._view
+        if value is None and name in view.hidden:
+            return None if self._is_certain(name, present) else NO_VALUE
+        if value is None and name in view.masks and present is not None and present.text:
+            value = present
+        return None if value is None else view.visible(name, value)
 
 
 #: Kinds of exchange with their viewed variants.
@@ -106,31 +127,3 @@ def viewed(kind: type[_Kind], joined: BoundOperation) -> type[_Kind]:
         _KINDS[kind] = type(f"Viewed{kind.__name__}", (ViewedExchange, kind), {})
     fitting: type[_Kind] = _KINDS[kind]
     return fitting
-
-
-def _visible(
-    view: FieldView, items: Sequence[BodyObject], rows: Sequence[Sequence[Value | None]]
-) -> list[list[Value | None]]:
-    """The values of all places as the view shows them.
-
-    A foreign text in a masked place is masked as well: it may be a value from before there were
-    rules.
-    """
-    visible: list[list[Value | None]] = []
-    for item, row in zip(items, rows, strict=True):
-        visible.append(
-            [
-                None
-                if (one := _source(view, spot.field, value, spot.value)) is None
-                else view.visible(spot.field, one)
-                for spot, value in zip(item.spots, row, strict=True)
-            ]
-        )
-    return visible
-
-
-def _source(view: FieldView, name: str, value: Value | None, present: Value | None) -> Value | None:
-    """The value to show: the restored one, or the application's own."""
-    if value is None and name in view.masks and present is not None and present.text:
-        return present
-    return value

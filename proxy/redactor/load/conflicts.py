@@ -260,7 +260,8 @@ def _shared_upstreams(files: Sequence[FileRules]) -> Iterator[str]:
         if one.endpoint.upstream == other.endpoint.upstream:
             yield (
                 f"{other.at}: '{other.endpoint.name}' sends to the same application as "
-                f"'{one.endpoint.name}'; the rules of one do not apply to requests of the other"
+                f"'{one.endpoint.name}'; the rules of one do not apply to requests of the other, "
+                "and what only one names is refused at the other"
             )
 
 

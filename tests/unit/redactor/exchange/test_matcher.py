@@ -1,7 +1,11 @@
+import pytest
+
+from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.matcher import Matcher, carries, matcher_parts
-from proxy.redactor.load import load_text
-from proxy.redactor.rules import Match
+from proxy.redactor.load import load_files, load_text
+from proxy.redactor.rules import Match, PassRule
 from tests.support.exchanges import USUAL, rule_text
+from tests.support.table import table
 
 FORKED = (
     '{match: POST /rpc, when: {"$.do": add}, create: p, request: {object: $.p}}',
@@ -22,3 +26,43 @@ def test_whoever_reads_the_same_rules_counts_the_same_operations():
 def test_addresses_with_values_are_told_by_a_sign():
     assert carries(((b"referer", b"http://app/p?q=1"),))
     assert not carries(((b"Referer", b"http://app/p"), (b"A", b"?")))
+
+
+def beside(upstream: str) -> Matcher:
+    """The rules of two endpoints: of one host, and of all others."""
+    first = rule_text(*USUAL).replace("name: app", "name: own, host: own.example")
+    second = rule_text("{match: GET /p, pass: true}").replace("http://127.0.0.1:3000", upstream)
+    files = {"one.yaml": first.encode(), "two.yaml": second.encode()}
+    return Matcher(*matcher_parts(load_files(files)))
+
+
+@table(
+    ("method", "target", "override"),
+    [
+        ("POST", "/p", None), ("GET", "/p/1", None), ("PATCH", "/p/1", None),
+        ("HEAD", "/P/1", None), ("POST", "/p/1", "PATCH"), ("GET", "/x/../p/1", None),
+        ("GET", "/p/%31", None), ("GET", "//p/1", None),
+    ],
+)  # fmt: skip
+def test_a_rule_of_another_endpoint_before_the_same_application_is_not_evaded(
+    method, target, override
+):
+    for upstream, shared in (
+        ("http://127.0.0.1:3000", True),
+        ("http://127.0.0.1:3001", False),
+        ("http://127.0.0.2:3000", False),
+    ):
+        rules = beside(upstream)
+        asked = method, "evil.example", target.encode(), (), override
+        if shared:
+            with pytest.raises(VaultError) as caught:
+                rules.match(*asked)
+            assert caught.value.code is Code.OPERATION_DENIED
+        else:
+            assert rules.match(*asked)[1] is None
+        assert rules.ruled("evil.example", b"/p/1") is shared
+        assert rules.overridable("evil.example", b"/p/1") is shared
+        assert isinstance(rules.match("GET", "own.example", b"/p/1", ())[1], Match)
+        # what the other file names itself, or nobody
+        assert isinstance(rules.match("GET", "evil.example", b"/p", ())[1], PassRule)
+        assert rules.match("GET", "evil.example", b"/q", ())[1] is None
