@@ -16,7 +16,7 @@ import msgspec
 from proxy.clock import Clock
 from proxy.redactor.coverage import WatchedMember, joined_members, may_name
 from proxy.redactor.rules import Operation, Rule, RuleSet
-from proxy.redactor.tools.explain import EffectiveRule, as_data, find_operation, passed_places
+from proxy.redactor.tools.explain import EffectiveRule, RuleFinder, as_data, passed_places
 from proxy.telemetry.metrics import MetricCell, Metrics
 
 _REQUESTS = "domicile_requests_total"
@@ -265,11 +265,12 @@ def coverage_data(
     In order where no value is suspected in what no rule names; ``strict``: where there is nothing
     that no rule names.
     """
+    finder = RuleFinder(rules)
     changed = report.rules != rules.version  # and the instance has not told which it met since
     unknown = [
         {**_unknown(path), **(_perhaps(rules, path) if changed else {})}
         for path in report.unknown
-        if not _is_ruled(rules, path)
+        if not _is_ruled(finder, rules, path)
     ]
     parameters = _parameters(report, rules)
     uses = {one.key: one for one in report.ruled}
@@ -295,7 +296,7 @@ def _has_open_id(rule: Operation) -> bool:
     return any(name not in protected for name in names)
 
 
-def _is_ruled(rules: RuleSet, path: UnruledPath) -> bool:
+def _is_ruled(finder: RuleFinder, rules: RuleSet, path: UnruledPath) -> bool:
     """Whether the current rules name a request that former rules did not.
 
     Without rules the application of ``serve --upstream`` has a name of its own.
@@ -304,7 +305,7 @@ def _is_ruled(rules: RuleSet, path: UnruledPath) -> bool:
     hosts = [one.hosts for one in rules.endpoints if lone or one.name == path.endpoint]
     if not hosts:  # without rules then: not known to be named now
         return False
-    match = find_operation(rules, path.method, path.path, min(hosts[0], default=""))
+    match = finder.find(path.method, path.path, min(hosts[0], default=""))
     return match.rule is not None
 
 

@@ -92,7 +92,7 @@ def cookies_in(endpoint: Endpoint, headers: Sequence[tuple[bytes, bytes]]) -> bo
 
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
-_BESIDE = (
+_NAMED_ELSEWHERE = (
     "A rule of another endpoint before the same application names this request, and none of this "
     "endpoint. Write an operation for it in the file of this one, with 'pass: true' where it is "
     "not the same thing."
@@ -130,7 +130,7 @@ class Matcher:
     operations: tuple[Operation, ...]
     methods: tuple[str, ...]  #: of requests whose address holds values, GET first
     #: by endpoint, the rules of others before the same application, whatever host and prefix
-    beside: Mapping[str, Sequence[Router]]
+    shared: Mapping[str, Sequence[Router]]
 
     def match(
         self,
@@ -169,23 +169,23 @@ class Matcher:
         endpoint = self.router.endpoint(host, target)
         if endpoint is None:
             raise VaultError(Code.NOT_FOUND, _NO_ENDPOINT if self.rules.endpoints else _NO_RULES)
-        if endpoint.name in self.beside:
-            self._refuse_beside(endpoint, method, target, overrides)
+        if endpoint.name in self.shared:
+            self._refuse_shared(endpoint, method, target, overrides)
         return endpoint, None
 
-    def _refuse_beside(
+    def _refuse_shared(
         self, endpoint: Endpoint, method: str, target: bytes, overrides: Sequence[bytes]
     ) -> None:
         """Refuse a request that a rule of another endpoint before the same application names."""
         override = _override(overrides) if overrides else None
-        for router in self.beside[endpoint.name]:
+        for router in self.shared[endpoint.name]:
             if isinstance(router.match(method, "", target, override), Match):
-                raise VaultError(Code.OPERATION_DENIED, _BESIDE)
+                raise VaultError(Code.OPERATION_DENIED, _NAMED_ELSEWHERE)
 
     def _others(self, host: str, target: bytes) -> Sequence[Router]:
         """The rules of other endpoints before the same application."""
-        endpoint = self.router.endpoint(host, target) if self.beside else None
-        return () if endpoint is None else self.beside.get(endpoint.name, ())
+        endpoint = self.router.endpoint(host, target) if self.shared else None
+        return () if endpoint is None else self.shared.get(endpoint.name, ())
 
     def _agree(
         self, hit: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]
@@ -301,10 +301,10 @@ def matcher_parts(rules: RuleSet) -> _Parts:
     methods = [one for op in rules.operations if op.addressed for one in op.methods]
     sign = b"/" if in_paths else b"?"
     methods = list(dict.fromkeys(["GET", *methods]))
-    return rules, router, sign, forks, operations, tuple(methods), _beside(rules, routed)
+    return rules, router, sign, forks, operations, tuple(methods), _shared(rules, routed)
 
 
-def _beside(rules: RuleSet, routed: Sequence[Rule]) -> dict[str, list[Router]]:
+def _shared(rules: RuleSet, routed: Sequence[Rule]) -> dict[str, list[Router]]:
     """Routers of the rules of other endpoints that send to the same application, by endpoint."""
     places: dict[object, list[Endpoint]] = {}
     for endpoint in rules.endpoints:

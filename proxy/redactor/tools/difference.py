@@ -29,6 +29,7 @@ from proxy.redactor.rules import (
 )
 from proxy.redactor.search.search import NOBODYS, search_in_words
 from proxy.redactor.tools.explain import (
+    RuleFinder,
     arguments_in_words,
     body_in_words,
     id_in_words,
@@ -163,13 +164,13 @@ def _effect(before: Fact, after: Fact) -> RuleEffect:
 
 def _lost(old: RuleSet, new: RuleSet, names: Renames) -> Iterator[RuleChange]:
     """Yield the changes for requests that the old rules name."""
-    index = {one.key: one.rule for one in named_requests(new, names)}
+    index, finder = {one.key: one.rule for one in named_requests(new, names)}, RuleFinder(new)
     for request in named_requests(old):
         rule, subject = request.rule, request.subject
         if request.key in index:
             yield from _of_rules(subject, rule, [index[request.key]], names)
             continue
-        for fate in request.fates_in(new):
+        for fate in request.fates_in(finder):
             if fate.rule is not None and (cases := request.cases_of(fate.rule)):
                 yield from _of_rules(subject, rule, cases, names)
             elif fate.rule is not None or not _passes(fate.endpoint):
@@ -182,13 +183,13 @@ def _lost(old: RuleSet, new: RuleSet, names: Renames) -> Iterator[RuleChange]:
 
 def _added(old: RuleSet, new: RuleSet, names: Renames) -> Iterator[RuleChange]:
     """Yield the changes for requests that the new rules name."""
-    named = {one.key for one in named_requests(old)}
+    named, finder = {one.key for one in named_requests(old)}, RuleFinder(old)
     for request in named_requests(new, names):
         if request.key not in named:
-            yield from _of_added(request, old, names)
+            yield from _of_added(request, finder, names)
 
 
-def _of_added(request: NamedRequest, old: RuleSet, names: Renames) -> Iterator[RuleChange]:
+def _of_added(request: NamedRequest, old: RuleFinder, names: Renames) -> Iterator[RuleChange]:
     rule, subject = request.rule, request.subject
     for fate in request.fates_in(old):
         passed = fate.rule is None and _passes(fate.endpoint)

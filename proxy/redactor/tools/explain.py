@@ -45,37 +45,43 @@ class EffectiveRule(NamedTuple):
     refused: bool = False  #: a PATCH of such a path, which may carry named fields
 
 
-def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> EffectiveRule:
-    """The endpoint and the rule of a request; ``path`` is a path, or a template as a rule writes
-    it.
+class RuleFinder:
+    """Finds what rules decide on requests; made once for many of them."""
 
-    Without a host, endpoints that differ by host are tried in the order of their files. Raises
-    ``VaultError(BAD_REQUEST)`` for a path that two rules name in two readings.
-    """
-    routed, _ = forked(rules.rules)
-    for rule in routed:
-        if (
-            path == rule.template
-            and method.upper() in rule.methods
-            and host in ("", *rule.endpoint.hosts)
-        ):
-            return EffectiveRule(rule.endpoint, rule)
-    router = Router(routed, rules.endpoints)
-    hosts = (
-        [host]
-        if host
-        else ["", *sorted({name for endpoint in rules.endpoints for name in endpoint.hosts})]
-    )
-    target = path.encode()
-    for name in hosts:
-        if match := router.match(method, name, target):
-            rule = match.operation if isinstance(match, Match) else match
-            return EffectiveRule(rule.endpoint, rule)
-    endpoint, at = next(
-        ((one, name) for name in hosts if (one := router.endpoint(name, target))), (None, "")
-    )
-    ruled = endpoint is not None and router.ruled(at, target)
-    return EffectiveRule(endpoint, None, ruled, ruled and method.upper() == "PATCH")
+    def __init__(self, rules: RuleSet) -> None:
+        routed, _ = forked(rules.rules)
+        self._router = Router(routed, rules.endpoints)
+        self._written: dict[tuple[str, str], list[Rule]] = {}
+        for rule in routed:
+            for method in rule.methods:
+                self._written.setdefault((method, rule.template), []).append(rule)
+        self._hosts = ["", *sorted({name for one in rules.endpoints for name in one.hosts})]
+
+    def find(self, method: str, path: str, host: str = "") -> EffectiveRule:
+        """The endpoint and the rule of a request; ``path`` is a path, or a template as a rule
+        writes it.
+
+        Without a host, endpoints that differ by host are tried in the order of their files. Raises
+        ``VaultError(BAD_REQUEST)`` for a path that two rules name in two readings.
+        """
+        for rule in self._written.get((method.upper(), path), ()):
+            if host in ("", *rule.endpoint.hosts):
+                return EffectiveRule(rule.endpoint, rule)
+        hosts, target, router = [host] if host else self._hosts, path.encode(), self._router
+        for name in hosts:
+            if match := router.match(method, name, target):
+                rule = match.operation if isinstance(match, Match) else match
+                return EffectiveRule(rule.endpoint, rule)
+        endpoint, at = next(
+            ((one, name) for name in hosts if (one := router.endpoint(name, target))), (None, "")
+        )
+        ruled = endpoint is not None and router.ruled(at, target)
+        return EffectiveRule(endpoint, None, ruled, ruled and method.upper() == "PATCH")
+
+
+def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> EffectiveRule:
+    """As ``RuleFinder.find``, once."""
+    return RuleFinder(rules).find(method, path, host)
 
 
 def as_data(effective: EffectiveRule, role: str = "") -> dict[str, Any]:

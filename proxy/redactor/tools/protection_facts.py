@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from proxy.model.schema import spell
 from proxy.redactor.forks import branches_of, each_operation
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Operation, Rule, RuleSet, Unmatched
-from proxy.redactor.tools.explain import EffectiveRule, body_in_words, find_operation, when_in_words
+from proxy.redactor.tools.explain import EffectiveRule, RuleFinder, body_in_words, when_in_words
 from proxy.redactor.validation import in_words
 from proxy.redactor.views import Level, view_of
 from proxy.tokenization.base import Resolution, Shape
@@ -80,12 +80,12 @@ class NamedRequest(NamedTuple):
         endpoint, method, _, when = self.key
         return f"{endpoint}: {method} {self.rule.template}{f' when {when}' if when else ''}"
 
-    def fates_in(self, rules: RuleSet) -> list[EffectiveRule]:
+    def fates_in(self, rules: RuleFinder) -> list[EffectiveRule]:
         """The effect of other rules on a request with one or two segments in place of the rest."""
         host = min(self.rule.endpoint.hosts, default="")
         path = _PLACEHOLDER.sub("x1", self.rule.template)
         paths = [path, f"{path}/x1"] if self.rule.template.endswith("*}") else [path]
-        fates = (find_operation(rules, self.key[1], one, host) for one in paths)
+        fates = (rules.find(self.key[1], one, host) for one in paths)
         return list({(id(one.endpoint), id(one.rule)): one for one in fates}.values())
 
     def cases_of(self, rule: Rule) -> list[Rule]:

@@ -28,7 +28,7 @@ def test_addresses_with_values_are_told_by_a_sign():
     assert not carries(((b"Referer", b"http://app/p"), (b"A", b"?")))
 
 
-def beside(upstream: str) -> Matcher:
+def both(upstream: str) -> Matcher:
     """The rules of two endpoints: of one host, and of all others."""
     first = rule_text(*USUAL).replace("name: app", "name: own, host: own.example")
     second = rule_text("{match: GET /p, pass: true}").replace("http://127.0.0.1:3000", upstream)
@@ -47,21 +47,21 @@ def beside(upstream: str) -> Matcher:
 def test_a_rule_of_another_endpoint_before_the_same_application_is_not_evaded(
     method, target, override
 ):
-    for upstream, shared in (
+    for upstream, refused in (
         ("http://127.0.0.1:3000", True),
         ("http://127.0.0.1:3001", False),
         ("http://127.0.0.2:3000", False),
     ):
-        rules = beside(upstream)
+        rules = both(upstream)
         asked = method, "evil.example", target.encode(), (), override
-        if shared:
+        if refused:
             with pytest.raises(VaultError) as caught:
                 rules.match(*asked)
             assert caught.value.code is Code.OPERATION_DENIED
         else:
             assert rules.match(*asked)[1] is None
-        assert rules.ruled("evil.example", b"/p/1") is shared
-        assert rules.overridable("evil.example", b"/p/1") is shared
+        assert rules.ruled("evil.example", b"/p/1") is refused
+        assert rules.overridable("evil.example", b"/p/1") is refused
         assert isinstance(rules.match("GET", "own.example", b"/p/1", ())[1], Match)
         # what the other file names itself, or nobody
         assert isinstance(rules.match("GET", "evil.example", b"/p", ())[1], PassRule)
