@@ -82,6 +82,9 @@ MARKED: Final = "marked as deleted: the rule keeps the values for a while"
 #: The reason in the line of new rules.
 NEW_RULES: Final = "other rules are in force from here on"
 
+#: What stands behind it where they protect less, before the number of differences.
+LESS_PROTECTED: Final = "differences by which they protect less than those before"
+
 #: The reason in the line of an alarm about a note.
 NOTE_CHANGED: Final = "a note of the store was changed, rolled back, added or removed by something else than the program"
 

@@ -59,11 +59,10 @@ from proxy.bootstrap.open_vault import (
     vault_options,
 )
 from proxy.bootstrap.replicas import ClockWatch, Team, announce_start, follow, watch_store
+from proxy.bootstrap.rule_changes import RuleChanges
 from proxy.bootstrap.rules import (
     Overrides,
     RuleHistory,
-    adopt_rules,
-    audit_rules,
     coverage_until_now,
     first_rules,
     load_earlier,
@@ -253,8 +252,8 @@ async def _open(
     )
     coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
     stack.callback(write_coverage, settings, coverage)
-    audited = partial(audit_rules, audit.services, in_force)
-    adopt = partial(adopt_rules, bind, (journal.announce, coverage.announce, audited))
+    observers = (journal.announce, coverage.announce)
+    adopt = RuleChanges(bind, observers, in_force, audit.services, metrics).adopt
     load = partial(load_rules, settings, overrides)
     reloader = Reloader(files, load, adopt, in_force, metrics)
     ins = open_listeners(settings, auth.audiences, metrics, clock, guard.first)

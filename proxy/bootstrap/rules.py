@@ -7,7 +7,7 @@ alone; it finds here what its fronts still have.
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,8 +16,7 @@ from typing import Final
 import msgspec
 
 from proxy.admin.app import Console
-from proxy.audit.events import NEW_RULES, EventKind, encode_event
-from proxy.audit.services import AuditServices, no_audit
+from proxy.audit.services import no_audit
 from proxy.bootstrap.network import redirected, upstream_routes
 from proxy.bootstrap.open_vault import unobserved
 from proxy.clock import Clock, system_clock
@@ -28,7 +27,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import records_schema
 from proxy.net.coverage import Coverage
 from proxy.net.coverage_report import CoverageReport, UnruledPath, joined_reports
-from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules, refuse_unfit
+from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
 from proxy.redactor.load import load_files, load_rule_set, no_rules
 from proxy.redactor.load.rule_tests import Case, parse_case
 from proxy.redactor.rules import BodyLimits, Endpoint, OnError, RuleSet, Unmatched
@@ -305,25 +304,6 @@ async def _tried(
             return await run(await bind_rules(rules, vault, Metrics(), no_audit()), case)
         finally:
             await store.close()
-
-
-def audit_rules(audit: AuditServices, in_force: InForce, fresh: RuleSet) -> None:
-    """Write into the audit log that other rules come into force, before they do."""
-    if fresh.version != in_force.runtime.rules.version:
-        line = encode_event(EventKind.LOG, subject=fresh.version, reason=NEW_RULES)
-        audit.put_quietly(line)
-
-
-async def adopt_rules(
-    bind: Callable[[RuleSet], Awaitable[Runtime]],
-    observers: Sequence[Callable[[RuleSet], None]],
-    fresh: RuleSet,
-) -> Runtime:
-    """Bind new rules, ready to take effect, and tell the observers of them."""
-    runtime = await bind(fresh)
-    for tell in observers:
-        tell(fresh)
-    return runtime
 
 
 _NOTE: Final = "fronts:default"

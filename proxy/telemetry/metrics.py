@@ -94,6 +94,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_rules_info": MetricSpec("gauge", ("version",), "1 for the active version of the rules."),
     "domicile_native_code": MetricSpec("gauge", (), "1 where compiled code finds values in JSON, 0 where Python does."),
     "domicile_rules_reload_success_timestamp_seconds": MetricSpec("gauge", (), "When rules were last loaded successfully."),
+    "domicile_rules_lost_protection": MetricSpec("gauge", (),
+        "Differences by which the last other rules that came into force protect less than those before; the log names them. 0: none, or no other rules since the start."),
     "domicile_rules_reload_failures_total": MetricSpec("counter", (), "Failed loads of the rules; the previous rules stayed active."),
     "domicile_reload_failed": MetricSpec("gauge", ("what",),
         "1 while the version on disk cannot be used and an older one is active: rules, policies, schemas, certificates (towards callers), "

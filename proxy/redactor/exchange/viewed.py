@@ -98,13 +98,13 @@ class ViewedExchange(RuleExchange):
         """
         return [
             [
-                self._shown(spot.field, value, spot.value)
+                self._visible_at(spot.field, value, spot.value)
                 for spot, value in zip(item.spots, row, strict=True)
             ]
             for item, row in zip(items, rows, strict=True)
         ]
 
-    def _shown(self, name: str, value: Value | None, present: Value | None) -> Value | None:
+    def _visible_at(self, name: str, value: Value | None, present: Value | None) -> Value | None:
         view = self._view
         if value is None and name in view.hidden:
             return None if self._is_certain(name, present) else NO_VALUE
