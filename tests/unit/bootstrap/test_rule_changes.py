@@ -5,8 +5,9 @@ import pytest
 
 from proxy.bootstrap.rule_changes import RuleChanges
 from proxy.errors import VaultError
-from proxy.redactor.exchange.runtime import InForce, bind_rules
+from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
 from proxy.redactor.load import load_text
+from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from tests.support.audit import audit_services
 from tests.support.exchanges import USUAL, desk, rule_text
@@ -34,7 +35,7 @@ async def test_what_new_rules_lose_is_told_in_the_log_a_metric_and_the_audit_log
     one, told, seen = await desk(), Told(), list[str]()
     whole = load_text(rule_text(*USUAL))
 
-    async def bind(rules):
+    async def bind(rules: RuleSet) -> Runtime:
         if not rules.operations:
             raise vault_down()
         return await bind_rules(rules, one.vault, one.metrics, audit_services())
