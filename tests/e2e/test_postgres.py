@@ -270,14 +270,16 @@ async def test_the_database_is_killed_at_random_and_loses_nothing(
     address = server.address(pool="4", timeout="5")
     async with writing(tmp_path, address) as writers:
         for _ in range(rounds(2)):
+            enough = len(writers.acknowledged) + 11
+            await until(lambda: len(writers.acknowledged) >= enough)  # noqa: B023  # awaited here
             await asyncio.sleep(random.uniform(0.1, 1.0))
             await asyncio.to_thread(server.kill)
+            if not writers.refused:
+                await until(lambda: writers.refused > 0)
             await asyncio.sleep(random.uniform(0, 0.5))
             await asyncio.to_thread(server.start)
             took = await recovered(writers, time.monotonic(), 5)
             print("killed: served again after", round(took, 2))
-    assert writers.refused > 0
-    assert len(writers.acknowledged) > 20
     assert writers.slowest < 20 * writers.pace.stretched
 
 
