@@ -164,7 +164,7 @@ async def test_when_the_time_is_over_nothing_of_the_values_is_in_the_store(tmp_p
         instance = Instance(tmp_path)
         instance.rules.mkdir()
         text = FILE.read_text().replace("http://127.0.0.1:8000", upstream)
-        (instance.rules / "rules.yaml").write_text(text.replace("keep: 30d", "keep: 5s"))
+        (instance.rules / "rules.yaml").write_text(text.replace("keep: 30d", "keep: 10s"))
         await instance.start()
         world = World(application, upstream, instance, caller)
         try:

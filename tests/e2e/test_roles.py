@@ -164,7 +164,7 @@ async def test_a_role_of_an_emergency_raises_an_alarm_and_ends_by_itself_also_ov
     assert (await house.ask("night", "GET", "/api/keys"))[0] == 403
 
     taken = await house.command(
-        "night", "emergency", "take", "administrator", "--reason", body["reason"], "--minutes", "1"
+        "night", "emergency", "take", "administrator", "--reason", body["reason"], "--minutes", "10"
     )
     began = time.monotonic()
     assert (await house.ask("night", "GET", "/api/keys"))[0] == 200
@@ -185,4 +185,4 @@ async def test_a_role_of_an_emergency_raises_an_alarm_and_ends_by_itself_also_ov
     assert (await house.ask("night", "GET", "/api/keys"))[0] == 200
     await house.command("night", "emergency", "end")
     assert (await house.ask("night", "GET", "/api/keys"))[0] == 403
-    assert time.monotonic() - began < 60, "it was ended, and did not end by itself"
+    assert time.monotonic() - began < 600, "it was ended, and did not end by itself"
