@@ -1,6 +1,6 @@
 """Body of a record: its values, each with the token that stands for it."""
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -56,6 +56,7 @@ _SHORT = {
     "deleted": "d",
     "until": "u",
     "earlier": "p",
+    "written": "w",
 }
 
 
@@ -81,6 +82,9 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
     #: values of earlier versions under their own tokens, the oldest first (``versions: keep``)
     #: and what is left of erased ones: the tokens, which stand for ``NO_VALUE``
     earlier: dict[str, tuple[TokenizedValue, ...]] = {}
+    #: when fields were written last by requests that name one whose values have one token; a
+    #: sequence number
+    written: dict[str, int] = {}
 
     @property
     def names_itself(self) -> bool:
@@ -106,6 +110,11 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
             return self
         values = {name: several for name, several in self.values.items() if name in live.values}
         return msgspec.structs.replace(self, values=values)
+
+    def written_since(self, at: int, made: int) -> "TokenizedFields":
+        """The fields that were written after ``at``, of a record that was made at ``made``."""
+        names = self.values if at < made else [name for name, of in self.written.items() if of > at]
+        return {name: self.values.get(name, ()) for name in names}
 
     def value_tokens(self) -> set[tuple[str, str]]:
         """Every (field, token text) of the values."""
@@ -134,7 +143,7 @@ _decode_pair = msgspec.msgpack.Decoder(tuple[dict[str, tuple[TokenizedValue, ...
 
 def pack(body: RecordBody) -> bytes:
     """The body as bytes, ready to be sealed; decimals keep all of their digits."""
-    if body.fields or body.at or body.deleted or body.earlier:
+    if body.fields or body.at or body.deleted or body.earlier or body.written:
         return _encode_json(body)
     return _encode_pair((body.values, body.following))
 
@@ -191,72 +200,6 @@ def alike(live: TokenizedFields, other: TokenizedFields) -> set[str]:
     }
 
 
-def tells(
-    texts_shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
-) -> bool | None:
-    """Whether an application that shows these tokens keeps the newer values; ``None``: unknown."""
-    before, after, texts = tokens_of(old), tokens_of(new), set(texts_shown)
-    if before == after or not texts:
-        return None
-    if texts & (set(after) - set(before)):
-        return True
-    if texts & (set(before) - set(after)):
-        return False
-    # values were added, or taken away, and a part of them may be shown
-    if sorted(before) != sorted(after):
-        return None
-    return True if tuple(texts_shown) == after else False if tuple(texts_shown) == before else None
-
-
-def is_as_before(
-    places: Iterable[tuple[str, str]], new: TokenizedFields, old: TokenizedFields
-) -> bool:
-    """Whether an object with these (field, token) is as it was: it shows values of before, and no
-    newer one. So it has those of before, too, where both have one token.
-    """
-    texts: dict[str, list[str]] = {}
-    for name, text in places:
-        texts.setdefault(name, []).append(text)
-    verdicts = {tells(texts.get(name, ()), new[name], old.get(name, ())) for name in new}
-    return True in verdicts and False not in verdicts
-
-
-def taken(
-    pairs: Iterable[tuple[str, str]],
-    live: RecordBody,
-    versions: Sequence[RecordBody],
-    older: Container[int] = (),
-) -> list[bool | None]:
-    """For each version in doubt whether the application took it, as far as an object with these
-    (field, token) tells.
-
-    Yes if the object shows a text that only this version has, among those that it may have taken.
-    No if the object shows a text that the version replaces. ``older``: by their numbers those that
-    had been live before: what replaced a part of one was carried out if a text of it is shown.
-    """
-    here, before, own = (
-        set(pairs),
-        live.value_tokens(),
-        [version.value_tokens() for version in versions],
-    )
-    against = [bool(here & (before - mine)) for mine in own]
-    certain = [
-        bool(here & (mine - before).difference(*own[:at], *own[at + 1 :]))
-        for at, mine in enumerate(own)
-    ]
-    verdicts: list[bool | None] = []
-    for at, mine in enumerate(own):
-        rivals = [
-            other
-            for index, other in enumerate(own)
-            if index != at and (certain[index] or not against[index])
-        ]
-        lone = not against[at] and bool(here & (mine - before).difference(*rivals))
-        is_sure = certain[at] and not (at in older and against[at])
-        verdicts.append(True if is_sure or lone else False if against[at] else None)
-    return verdicts
-
-
 def values_in_order(
     fields: TokenizedFields, places: Iterable[tuple[str, str | None]]
 ) -> list[Value | None] | None:
@@ -284,14 +227,6 @@ def values_in_order(
 def newest(values: Iterable[TokenizedValue]) -> int:
     """Return the highest value number; of two versions, it tells which wrote a field later."""
     return max((value.number for value in values), default=0)
-
-
-def adopted_values(
-    texts: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
-) -> tuple[TokenizedValue, ...]:
-    """The newer values of a field, plus the older ones that the application still shows."""
-    beyond = set(texts).difference(map(TOKEN_OF, new))
-    return (*new, *[value for value in old if value.token in beyond]) if beyond else tuple(new)
 
 
 def tokens_of(values: Iterable[TokenizedValue]) -> tuple[str, ...]:

@@ -382,6 +382,7 @@ def adopt(
         deleted=live.deleted,
         until=live.until,
         earlier=erased_values(live),
+        written=live.written,
     )
 
 

@@ -3,6 +3,8 @@ that both carry at once are neither lost nor mixed.
 """
 
 import asyncio
+import json
+import time
 from random import Random
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from proxy.storage.changes import Bind
 from proxy.storage.postgres.link import GROUP_LOCK
+from proxy.storage.postgres.replica_messages import _FORGET
 from tests.support.effort import rounds
 from tests.support.exchanges import Call, Desk
 from tests.support.patience import PATIENCE
@@ -194,3 +197,31 @@ async def test_a_delete_of_an_unknown_id_waits_for_names_that_are_being_stored()
         await storing.close()
         await (await deleting).answer(204)
         await model.end()
+
+
+async def test_of_names_that_are_told_only_those_that_end_are_walked_through() -> None:
+    """Each second, of thousands: a bulk of deletes is told of for two minutes."""
+    model = TwoReplicas(7, False)
+    await model.begin()
+    address = link_of(model.stores[0]).address
+    one = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    now = int(time.time() * 1000) - 1_577_836_800_000
+    rows = [(None, 60_000), (None, 500_000), (7, 60_000), (7, -60_000)]  #: whose, and how old
+    told = [
+        ("another", b"%d" % number, rid, b"", now - age << 21)
+        for rid, age in rows
+        for number in range(500)
+    ]
+    try:
+        async with one.transaction():
+            await one.copy_records_to_table("overtaken", records=told)
+            await one.execute("SET LOCAL enable_seqscan = off")  # as it is where there are more
+            plan = await one.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {_FORGET}")
+            left = await one.fetch("SELECT rid, count(*) FROM overtaken GROUP BY rid")
+    finally:
+        await one.close()
+        await model.end()
+    assert "Seq Scan" not in plan
+    assert "Rows Removed by Filter" not in plan
+    assert json.loads(plan)[0]["Plan"]["Plans"][-1]["Actual Rows"] == 1000
+    assert sorted(map(tuple, left), key=str) == [(7, 500), (None, 500)]

@@ -257,7 +257,8 @@ class FastPathPlan(AnswerPlan):
         guard = self.joined.guard if raws else None
         if guard and guard.doubts(cut, exchange.request):
             return False
-        if number > live.following or collection.expires is not None:  # it lives longer
+        untold = not collection.single.isdisjoint(tokens)  # when it was written is noted
+        if number > live.following or untold or collection.expires is not None:  # it lives longer
             staged = update_at_once(collection, exchange.write, number, entries, exchange.began)
             exchange.changes = (staged,)
             exchange.settles = True

@@ -57,6 +57,10 @@ SCHEMA_STEPS: Final[tuple[tuple[str, ...], ...]] = (
             " PRIMARY KEY (writer, job))"
         ),
     ),
+    (
+        "CREATE INDEX ON overtaken (at) WHERE rid IS NULL",
+        "CREATE INDEX ON overtaken (at) WHERE rid IS NOT NULL",
+    ),
 )
 
 #: The format that this program writes, and the oldest program that can read it.

@@ -51,11 +51,13 @@ _OVERTAKEN: Final = (
     " UNION ALL SELECT name, 0, ''::bytea, 0 FROM locks"
     " WHERE name = ANY($3::bytea[]) AND writer <> $4"
 )
-#: Deletes are told of for as long as the slowest answer that may show their records.
+#: Deletes are told of for as long as the slowest answer that may show their records, and nothing
+#: ends that came behind work that is still in flight. Only what ends is walked through.
 _FORGET: Final = (
-    "DELETE FROM overtaken AS o WHERE o.at < (extract(epoch FROM clock_timestamp())::bigint"
-    " * 1000 - 1577836800000 - CASE WHEN o.rid IS NULL THEN 120000 ELSE 10000 END) << 21 AND o.at <"
-    " coalesce((SELECT min(id) FROM flight AS f WHERE f.name = o.name), 9223372036854775807)"
+    "WITH at AS MATERIALIZED (SELECT (extract(epoch FROM now())::bigint * 1000 - 1577836800000) AS"
+    " now, coalesce(min(id), 9223372036854775807) AS oldest FROM flight)"
+    " DELETE FROM overtaken WHERE rid IS NULL AND at < (SELECT least(now - 120000 << 21, oldest)"
+    " FROM at) OR rid IS NOT NULL AND at < (SELECT least(now - 10000 << 21, oldest) FROM at)"
 )
 #: Seconds for which no process starts while another one changes data that is read at the start.
 _SOLO: Final = 3

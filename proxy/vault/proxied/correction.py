@@ -116,6 +116,7 @@ async def _corrected(
         deleted=before.deleted,
         until=before.until,
         earlier=_earlier(draft, before, values, doubtful),
+        written=before.written | dict.fromkeys(draft.fields, collection.context.sequence()),
     )
     collection.parts.check(content)
     following = collection.sealer.with_body(

@@ -31,7 +31,6 @@ from proxy.vault.body import (
     TokenizedValue,
     alike,
     changed,
-    is_as_before,
     next_generation,
 )
 from proxy.vault.collection import Collection
@@ -47,6 +46,7 @@ from proxy.vault.proxied.binding import (
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.recognize import visible_pending
 from proxy.vault.records.attachment_metadata import adopted
+from proxy.vault.verdicts import superseded
 
 _TRIES = 8  #: how often a record joins one that changes meanwhile
 #: Tokens that tell their record from others.
@@ -293,8 +293,8 @@ def _waits(collection: Collection, home: OpenRow) -> bool:
 
 async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: AnswerObject) -> None:
     mine, other = home.live.values, stray.live.values
-    later = stray.row.rid < home.row.rid
-    cleared = {name for name, values in mine.items() if later and not values}
+    later = home.live.written_since(stray.row.rid, home.row.rid)
+    cleared = {name for name, values in later.items() if not values}
     mine = {name: values for name, values in mine.items() if values}
     theirs = {
         name: other[name]
@@ -302,9 +302,9 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         if not _shows(item, name, mine.get(name, ()), other[name])
         and (name not in cleared or _shows(item, name, other[name], ()))
     }
-    same = alike(mine, other)  # of these the later one counts, unless what is shown tells
-    if later and not is_as_before(item.places, mine, other):
-        theirs = {name: values for name, values in theirs.items() if name not in same}
+    same = alike(mine, other)
+    for name in superseded(later, other, item.places):
+        theirs.pop(name, None)
     versions = [version for _, version in home.staged if version is not None]
     moved, number = renumbered(theirs, next_generation([home.live, *versions]))
     rivals = {

@@ -25,16 +25,7 @@ from proxy.storage.changes import (
     Underway,
 )
 from proxy.storage.rows import SEEN_IN_PAGE, Staged, StagedKind
-from proxy.vault.body import (
-    RecordBody,
-    TokenizedFields,
-    TokenizedValue,
-    adopted_values,
-    alike,
-    changed,
-    is_as_before,
-    tells,
-)
+from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue, alike, changed
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import confuses, erased_values, keeping, stored_values
 from proxy.vault.next_version import adopt
@@ -53,6 +44,7 @@ from proxy.vault.proxied.binding import (
 from proxy.vault.proxied.merge_duplicates import attempts_before, renumbered, telling_hashes
 from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
 from proxy.vault.proxied.promotion import rebase
+from proxy.vault.verdicts import adopted_values, is_as_before, superseded, tells
 
 _MOST_VERSIONS: Final = 31  #: in doubt, with which a record is still joined: all are judged
 _TRIES: Final = 8  #: how often names are given again where other records get them meanwhile
@@ -273,6 +265,11 @@ def joining(
         for _, one in versions
     ):
         return []
+    since = {} if fresh else home.live.written_since(before.row.rid, home.row.rid)
+    places = [(name, text) for name, texts in tokens_shown.items() for text in texts]
+    for _, old in versions:
+        for name in superseded(since, old.values, places):
+            del old.values[name]
     # a newer one that lacks a field was sent without it
     later = fresh or before.row.rid < home.row.rid
     taken: dict[str, tuple[TokenizedValue, ...]] = {}

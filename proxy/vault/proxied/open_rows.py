@@ -21,13 +21,13 @@ from proxy.vault.body import (
     TokenizedValue,
     newest,
     next_generation,
-    taken,
     tokens_of,
     values_in_order,
 )
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.seal import Tampered
 from proxy.vault.table_state import Opening, PageRecord, opening_of
+from proxy.vault.verdicts import taken
 
 _OPENED, _LOOKED_AT = 16, 100  #: rows between two turns of the event loop: opened, and compared
 

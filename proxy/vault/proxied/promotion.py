@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.offload import in_thread, run_in_thread
+from proxy.offload import run_in_thread
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
 from proxy.tokenization.base import SealedSpelling
 from proxy.vault.body import (
     RecordBody,
     TokenizedValue,
-    adopted_values,
     alike,
     changed,
-    tells,
+    pack,
+    pack_plain,
     tokens_of,
 )
 from proxy.vault.collection import LONG, Collection
@@ -31,6 +31,7 @@ from proxy.vault.proxied.binding import (
 )
 from proxy.vault.proxied.merge_duplicates import renumbered
 from proxy.vault.proxied.recognize import outdated, unneeded, with_entries
+from proxy.vault.verdicts import adopted_values, tells
 
 #: Earlier versions that stay where no answer tells whether updates were carried out: the oldest,
 #: for all since may have been refused, and the newest.
@@ -63,8 +64,7 @@ async def promotion(
     """
     current = update.before if row is not None else None
     if row is None:
-        rows = await collection.store.rows(collection.table, [update.rid])
-        row = rows.get(update.rid)
+        row = (await collection.store.rows(collection.table, [update.rid])).get(update.rid)
     if row is None:
         return [], None
     long = len(row.body) > LONG or update.after.many
@@ -78,8 +78,9 @@ async def promotion(
     if not update.both and _shows_before(update, spelled, moved):
         update = update._replace(both=True)
         spelled = {name: texts for name, texts in spelled.items() if name not in moved}
-    merge = current, update, spelled, versions
-    content = await in_thread(_merged, *merge) if long else _merged(*merge)
+    content = await run_in_thread(long, _merged, current, update, spelled, versions)
+    if not collection.single.isdisjoint(names := update.named | moved):  # no token tells of some
+        content = replace(content, written={**content.written, **dict.fromkeys(names, update.sid)})
     changes: list[Change] = [
         Replace(
             collection.next_row(row, keeping(collection, content, (update.after,))), row.version
@@ -223,6 +224,31 @@ def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]
                 collection.state.report(item.sid)
                 names_undecided |= names
     return names_undecided
+
+
+def update_at_once(
+    collection: Collection,
+    write: StagedWrite,
+    number: int,
+    entries: tuple[Sequence[bytes], Sequence[bytes]],
+    now: int,
+) -> Change:
+    """Stage an update of single values, beside nothing staged: the next version has these tokens,
+    and then this value number. ``entries``: hashes of tokens that several may have, and of others.
+    """
+    live = write.live or RecordBody()
+    values = {**live.values, **write.tokens}
+    if () in write.tokens.values():
+        values = {name: of for name, of in values.items() if of}
+    write.sid = sid = collection.context.sequence.at(now)
+    written = live.written
+    if not collection.single.isdisjoint(write.tokens):  # as above
+        written = {**written, **dict.fromkeys(write.tokens, sid)}
+    write.content = RecordBody(values, number, written=written)
+    one = Staged(sid, write.rid, StagedKind.UPDATE, now, None, False, b"")
+    packed = pack(write.content) if written else pack_plain((values, number))
+    staged, write.sealer = collection.sealer.stage(one, write.salt, packed)
+    return StageRow(staged, (*entries[0], *entries[1]), tuple(entries[1]))
 
 
 def promotion_of(collection: Collection, write: StagedWrite) -> list[Change]:

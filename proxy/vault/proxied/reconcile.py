@@ -18,17 +18,7 @@ from proxy.crypto.prf import either
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.changes import Bind, Change, Conflict, Replace, StageRow, Unstage
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
-from proxy.vault.body import (
-    RecordBody,
-    TokenizedValue,
-    adopted_values,
-    alike,
-    changed,
-    newest,
-    taken,
-    tells,
-    tokens_of,
-)
+from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, newest, tokens_of
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import keeping
 from proxy.vault.next_version import adopt
@@ -38,6 +28,7 @@ from proxy.vault.proxied.naming import Displacement, bind_shown
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
 from proxy.vault.proxied.recognize import unneeded
+from proxy.vault.verdicts import adopted_values, taken, tells
 
 
 async def reconcile_objects(

@@ -13,7 +13,7 @@ from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import RecordBody, TokenizedValue, is_as_before
+from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LOOKED_UP, Collection
 from proxy.vault.earlier_values import RECORD_ID
 from proxy.vault.erasure import FieldToken
@@ -25,6 +25,7 @@ from proxy.vault.proxied.open_rows import (
     open_with_staged,
 )
 from proxy.vault.proxied.recognize import OF_ID, by_index, find, is_shared, recognize
+from proxy.vault.verdicts import is_as_before
 
 #: Objects of an answer that are resolved at once.
 REVEAL_SLICE = 100

@@ -7,7 +7,6 @@ be reached.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from proxy.errors import Code, VaultError
 from proxy.offload import busy, give_way, run_in_thread
@@ -22,7 +21,7 @@ from proxy.storage.changes import (
     Unstage,
 )
 from proxy.storage.rows import Row, Staged, StagedKind
-from proxy.vault.body import RecordBody, TokenizedValue, next_generation, pack_plain, tokens_of
+from proxy.vault.body import RecordBody, TokenizedValue, next_generation, tokens_of
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import confuses, distinct, stored_values, unerased_values
 from proxy.vault.next_version import (
@@ -263,27 +262,6 @@ async def _next(
     return _staged_write(collection, row, key, versions[0], drafted)
 
 
-def update_at_once(
-    collection: Collection,
-    write: StagedWrite,
-    number: int,
-    entries: tuple[Sequence[bytes], Sequence[bytes]],
-    now: int,
-) -> Change:
-    """Stage an update of single values, beside nothing staged: the next version has these tokens,
-    and then this value number. ``entries``: hashes of tokens that several may have, and of others.
-    """
-    live = cast("RecordBody", write.live)
-    values = {**live.values, **write.tokens}
-    if () in write.tokens.values():
-        values = {name: of for name, of in values.items() if of}
-    write.content = RecordBody(values, number)
-    write.sid = sid = collection.context.sequence.at(now)
-    one = Staged(sid, write.rid, _UPDATE, now, None, False, b"")
-    staged, write.sealer = collection.sealer.stage(one, write.salt, pack_plain((values, number)))
-    return StageRow(staged, (*entries[0], *entries[1]), tuple(entries[1]))
-
-
 async def _follow(
     collection: Collection, row: Row | None, key: str, draft: ProxiedDraft, first: StagedWrite
 ) -> StagedWrite:
@@ -319,7 +297,8 @@ def _staged_write(
     # Beside a version in doubt even what equals the live one has to be settled: an answer may
     # promote that version meanwhile.
     lasting = collection.expires is not None or live.deleted
-    moves = drafted.content is not live or lasting or row.staged
+    untold = not collection.single.isdisjoint(drafted.tokens)  # it is noted (``written``)
+    moves = drafted.content is not live or lasting or row.staged or untold
     sid = collection.context.sequence() if moves else None
     version, back = (drafted.content, drafted.tokens), (drafted.own, drafted.masked)
     return StagedWrite(row.rid, *version, row, live, sid, key, *back, row.salt)

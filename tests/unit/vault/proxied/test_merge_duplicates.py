@@ -464,3 +464,46 @@ async def test_a_value_that_no_token_tells_is_of_the_create_that_was_taken_for_a
         shown = await one.shown({**create.json, **lost.json, "id": 1})
         assert shown == {**ann, "name": "Cy", "pin": "3333"}
         one.clock.advance(RECONCILE_GRACE + 1)
+
+
+@table("under_way", [False, True])
+@table(
+    ("then", "last", "pin"),
+    [
+        ({"phone": "+46 70 765 43 21"}, False, "3333"),
+        ({"phone": "+46 70 765 43 21", "pin": "4444"}, False, "4444"),
+        ({"pin": "1111"}, False, "1111"),
+        ({"name": "Di", "pin": "4444"}, False, "4444"),
+        ({"name": "Di", "pin": "4444"}, True, "3333"),  # its name tells that it came behind
+    ],
+)
+async def test_a_change_behind_a_lost_create_counts_where_no_token_tells(
+    then: dict[str, str], last: bool, pin: str, under_way: bool
+) -> None:
+    """The application took the create for a change of the record, and then a change by its id that
+    was acknowledged: the value of the create was shown for that. ``last``: in the other order.
+    """
+    fields = ("name: {kind: name}", "phone: {kind: phone, token: {shape: numeric}}", PIN)
+    one = await desk_of(rule_text(USUAL[0], *USUAL[2:], fields=fields))
+    ann = {"name": "Ann", "phone": "+46 70 123 45 67", "pin": "1111", "id": 1}
+    create = await one.send("POST /p", ann)
+    await create.answer(201, {**create.json, "id": 1})
+    lost = await one.send("POST /p", {"name": "Cy", "pin": "3333"})
+    await lost.exchange.failed(True)
+    change = await one.send("PATCH /p/1", then)
+    stored = {**create.json, **lost.json, **change.json, "id": 1}
+    await change.answer(200, stored)
+    if under_way:
+        other = await one.send("PATCH /p/1", {"phone": "+46 70 999 99 99"})
+        await other.exchange.failed(True)
+    stored |= lost.json if last else {}
+    for _ in range(3):
+        shown = await one.shown(stored)
+        assert shown == {
+            **ann,
+            "name": "Cy",
+            **then,
+            **({"name": "Cy"} if last else {}),
+            "pin": pin,
+        }
+        one.clock.advance(RECONCILE_GRACE + 1)

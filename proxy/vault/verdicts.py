@@ -1,0 +1,102 @@
+"""Verdicts on versions of a record: which of two has the application, by the tokens that it shows.
+
+Fields of which both have one token follow what the others tell.
+"""
+
+from collections.abc import Container, Iterable, Sequence
+
+from proxy.vault.body import (
+    TOKEN_OF,
+    RecordBody,
+    TokenizedFields,
+    TokenizedValue,
+    alike,
+    changed,
+    tokens_of,
+)
+
+
+def tells(
+    texts_shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
+) -> bool | None:
+    """Whether an application that shows these tokens keeps the newer values; ``None``: unknown."""
+    before, after, texts = tokens_of(old), tokens_of(new), set(texts_shown)
+    if before == after or not texts:
+        return None
+    if texts & (set(after) - set(before)):
+        return True
+    if texts & (set(before) - set(after)):
+        return False
+    # values were added, or taken away, and a part of them may be shown
+    if sorted(before) != sorted(after):
+        return None
+    return True if tuple(texts_shown) == after else False if tuple(texts_shown) == before else None
+
+
+def is_as_before(
+    places: Iterable[tuple[str, str]], new: TokenizedFields, old: TokenizedFields
+) -> bool:
+    """Whether an object with these (field, token) is as it was: it shows values of before, and no
+    newer one. So it has those of before, too, where both have one token.
+    """
+    texts: dict[str, list[str]] = {}
+    for name, text in places:
+        texts.setdefault(name, []).append(text)
+    verdicts = {tells(texts.get(name, ()), new[name], old.get(name, ())) for name in new}
+    return True in verdicts and False not in verdicts
+
+
+def superseded(
+    later: TokenizedFields, other: TokenizedFields, places: Sequence[tuple[str, str]]
+) -> set[str]:
+    """The fields of an earlier request (``other``) for which what was written ``later`` counts: no
+    token tells, and an object with these (field, token) does not show that the earlier one came
+    behind. Where nothing is shown yet, and that may be by another one, it decides.
+    """
+    same = alike(later, other)
+    open_yet = not places and bool(changed(later, other) & later.keys() & other.keys() - same)
+    return set() if open_yet or is_as_before(places, later, other) else same
+
+
+def taken(
+    pairs: Iterable[tuple[str, str]],
+    live: RecordBody,
+    versions: Sequence[RecordBody],
+    older: Container[int] = (),
+) -> list[bool | None]:
+    """For each version in doubt whether the application took it, as far as an object with these
+    (field, token) tells.
+
+    Yes if the object shows a text that only this version has, among those that it may have taken.
+    No if the object shows a text that the version replaces. ``older``: by their numbers those that
+    had been live before: what replaced a part of one was carried out if a text of it is shown.
+    """
+    here, before, own = (
+        set(pairs),
+        live.value_tokens(),
+        [version.value_tokens() for version in versions],
+    )
+    against = [bool(here & (before - mine)) for mine in own]
+    certain = [
+        bool(here & (mine - before).difference(*own[:at], *own[at + 1 :]))
+        for at, mine in enumerate(own)
+    ]
+    verdicts: list[bool | None] = []
+    for at, mine in enumerate(own):
+        rivals = [
+            other
+            for index, other in enumerate(own)
+            if index != at and (certain[index] or not against[index])
+        ]
+        lone = not against[at] and bool(here & (mine - before).difference(*rivals))
+        is_sure = certain[at] and not (at in older and against[at])
+        verdicts.append(True if is_sure or lone else False if against[at] else None)
+    return verdicts
+
+
+def adopted_values(
+    texts: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
+) -> tuple[TokenizedValue, ...]:
+    """The newer values of a field, plus the older ones that the application still shows."""
+    beyond = set(texts).difference(map(TOKEN_OF, new))
+    return (*new, *[value for value in old if value.token in beyond]) if beyond else tuple(new)
