@@ -178,6 +178,25 @@ async def test_a_name_is_not_given_where_a_whole_delete_came_between(
         await model.end()
 
 
+async def test_a_create_that_has_its_name_is_under_way_no_more() -> None:
+    """Else an answer at the other one, which shows another create to be the same record, finds that
+    about to get its name, and keeps its values for good beside it.
+    """
+    model = TwoReplicas(7, False)
+    await model.begin()
+    try:
+        one, two = model.desks
+        create = await one.send("POST /p", {"code": "code 1", "name": "Name Number 1"})
+        await two.people.state.look()
+        (row,) = await two.people.store.scan(two.people.table, 0, 2)
+        assert row.rid in two.people.state.at_work
+        await create.answer(201, {**create.json, "id": 1})
+        await two.people.state.look()
+        assert row.rid not in two.people.state.at_work
+    finally:
+        await model.end()
+
+
 async def test_a_delete_of_an_unknown_id_waits_for_names_that_are_being_stored() -> None:
     """They are found then; those that are stored later know of the delete."""
     model = TwoReplicas(7, False)

@@ -327,10 +327,10 @@ def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int,
 def _announced(
     collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]
 ) -> Underway:
-    """The same for other replicas with work in flight."""
-    at = collection.state.stamp(collection.context.sequence())
+    """The same for other replicas with work in flight; these are settled by that."""
+    at, ended = collection.state.stamp(collection.context.sequence()), tuple(salts)
     names = [(key, one.rid, salts[one.rid], at) for one in binds for key in either((one.key,))]
-    return Underway(names=tuple(names), heard=collection.state.heard)
+    return Underway(ended=ended, names=tuple(names), heard=collection.state.heard)
 
 
 def forget_staged(collection: Collection, writes: Sequence[StagedWrite]) -> None:

@@ -68,6 +68,8 @@ async def reconcile_objects(
             if await _commit(collection, item, row, outcome, began):
                 bound.add(row.row.rid)
     if left:
+        ids = [ident for at, _ in left if (ident := objects[at].id) is not None]
+        await state.hear(map(collection.key_hash, ids))  # of deletes at other replicas
         gone = gone_since(collection, objects, began)
         lasting = (one for at, one in left if at not in gone and one.row.rid not in bound)
         await keep(collection, lasting, began)
