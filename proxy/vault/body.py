@@ -111,9 +111,9 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
         values = {name: several for name, several in self.values.items() if name in live.values}
         return msgspec.structs.replace(self, values=values)
 
-    def written_since(self, at: int, made: int) -> "TokenizedFields":
-        """The fields that were written after ``at``, of a record that was made at ``made``."""
-        names = self.values if at < made else [name for name, of in self.written.items() if of > at]
+    def written_since(self, at: int, begun: int) -> "TokenizedFields":
+        """The fields that were written after ``at``, of a record that began at ``begun``."""
+        names = self.values if at < begun else [name for name, of in self.written.items() if of > at]
         return {name: self.values.get(name, ()) for name in names}
 
     def value_tokens(self) -> set[tuple[str, str]]:
