@@ -113,7 +113,9 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
 
     def written_since(self, at: int, begun: int) -> "TokenizedFields":
         """The fields that were written after ``at``, of a record that began at ``begun``."""
-        names = self.values if at < begun else [name for name, of in self.written.items() if of > at]
+        names = (
+            self.values if at < begun else [name for name, of in self.written.items() if of > at]
+        )
         return {name: self.values.get(name, ()) for name in names}
 
     def value_tokens(self) -> set[tuple[str, str]]:
