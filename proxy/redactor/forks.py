@@ -130,7 +130,6 @@ class Fork:
         return self._fitting(self.branches, stated, (ConditionSource.QUERY, *_IN_FIELDS))
 
     def _stated(self, body: bytes, media: Media) -> _Stated:
-        """Return the values of a body at the places of conditions."""
         stated: dict[_Position, list[Value]] = {}
         if media is Media.JSON:
             for leaf in self._selection.find(body, self._limits.json_depth).anchored:
@@ -164,7 +163,6 @@ class Fork:
         ]
 
     def _fits(self, condition: Condition, stated: Iterable[Value], readings: "_Readings") -> bool:
-        """Whether a request fulfils a condition."""
         values = set(stated)
         if len(values) > 1:
             raise _unclear("says several things by which rules tell it apart")

@@ -81,9 +81,7 @@ class BodyCutter:
         self._names, self._nothing = request.fields, nothing
 
     def cut(self, body: bytes) -> CutBody | None:
-        """The texts of a body; ``None``: it has another shape, or another value than a plain text
-        that is written without escapes.
-        """
+        """The texts of a body; ``None``: another shape, or a value that is no plain text."""
         short = len(body) <= SMALL
         leaves = self._flat.whole(body) if short else self._selection.brief(body, self._depth)
         if leaves is None:
@@ -157,9 +155,7 @@ class JointGuard:
                 del texts[oldest]
 
     def check(self, sent: Request, *, shared: bool = False) -> None:
-        """Look for everything in the message as it is to leave; ``shared``: it is no envelope.
-        Raises as ``Guard.check``.
-        """
+        """Look through the whole message (``shared``: no envelope). Raises as ``Guard.check``."""
         if not self._values:
             return
         if shared:

@@ -263,7 +263,6 @@ def is_name(name: str) -> bool:
 
 
 def _of_json(body: bytes) -> Iterator[str]:
-    """Values of the member in a JSON object."""
     if not _hinted(body) and b"\0" not in body:  # NUL: UTF-16 and its kind
         return
     try:

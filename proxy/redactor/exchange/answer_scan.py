@@ -147,9 +147,7 @@ class ErrorTokens:
         )
 
     def of_open(self, key: str, record: OpenRow) -> dict[str, StoredToken]:
-        """The stored tokens of a record that means the one of this id, as far as they are certain
-        in a page.
-        """
+        """The certain stored tokens of a record that means the one of this id."""
         return self.certain(self._stored([(key, record.row.rid, record.live)]))
 
     def patterns(self, tokens: Iterable[str]) -> list[re.Pattern[str]]:

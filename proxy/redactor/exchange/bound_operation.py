@@ -129,9 +129,7 @@ class BoundOperation:
             self.collection.observe("late")
 
     def permit(self, *, writes: bool) -> None:
-        """Raise ``VaultError(AUDIT_DOWN)`` for a fault of the audit log, unless the request reads
-        and may be answered with tokens.
-        """
+        """Raise ``VaultError(AUDIT_DOWN)`` unless the log works, or a read may show tokens."""
         try:
             self.audit.sink.ready()
         except VaultError as error:
@@ -140,9 +138,7 @@ class BoundOperation:
             self.pass_with_tokens(error)
 
     def pass_with_tokens(self, error: VaultError) -> None:
-        """Vault or audit log cannot be used: the answer passes with its tokens, or the rule says
-        which status takes its place.
-        """
+        """Let the answer pass with its tokens, unless the rule names a status for its place."""
         if error.code not in _DOWN or not self.plan.operation.passes_tokens:
             raise error
         self.collection.observe("unrestored")

@@ -22,12 +22,11 @@ from proxy.offload import SMALL, run_in_thread
 from proxy.redactor.cookies import read_cookie, set_cookie
 from proxy.redactor.exchange.answer_scan import AnswerScan
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.complete_lists import complete
 from proxy.redactor.exchange.event_stream import CsvExchange, MessageExchange, StreamExchange
 from proxy.redactor.exchange.known_tokens import cookie_token
 from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.viewed import viewed
+from proxy.redactor.exchange.variants import complete, viewed
 from proxy.redactor.form import write_form_value
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import standard
@@ -162,7 +161,6 @@ class CarrierExchange(RuleExchange):
         return values
 
     def _links(self, content: bytes) -> Iterator[Edit]:
-        """The edits of the addresses that the rule names in a JSON body."""
         selection: Selection | None = self._plan.carried
         if selection is None:
             return

@@ -295,7 +295,6 @@ class EnvelopeExchange(SeveralExchanges[InnerExchange]):
         return replace(answer, body=splice(answer.body, edits))
 
     async def _answers(self, answer: Response) -> list[InnerAnswer | None] | None:
-        """The answer of each request; ``None`` where none can be told."""
         if surroundings(header(answer.headers, b"content-type")) is not EscapingKinds.JSON:
             return None
         long = len(answer.body) > SMALL and is_long(answer.body)

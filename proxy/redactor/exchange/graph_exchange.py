@@ -26,7 +26,7 @@ from proxy.redactor.exchange.judgement import verdict
 from proxy.redactor.exchange.parts_exchange import SeveralExchanges, each_ended
 from proxy.redactor.exchange.settle import settle_unshown
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
-from proxy.redactor.exchange.viewed import viewed
+from proxy.redactor.exchange.variants import viewed
 from proxy.redactor.graphql.address import address_with, takes_several
 from proxy.redactor.graphql.answers import (
     ContinuedAnswer,

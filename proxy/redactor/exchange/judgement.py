@@ -136,9 +136,7 @@ _WORDS: Final = frozenset(("clientmutationid", "message", "messages", "code", "s
 
 
 def verdict(values: Sequence[Any]) -> bool | None:
-    """Whether what stands in the place of a field of GraphQL that changes something tells that it
-    did; ``None``: nothing of that.
-    """
+    """Whether the place of a field of GraphQL that changes tells that it did; else ``None``."""
     waiting, changed = [*values], False
     while waiting:
         value = waiting.pop()

@@ -28,7 +28,7 @@ from proxy.redactor.exchange.matcher import (
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
-from proxy.redactor.exchange.viewed import viewed
+from proxy.redactor.exchange.variants import viewed
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, Operation, PassRule, RuleSet
 from proxy.redactor.views import View
@@ -57,9 +57,7 @@ async def swapped(joined: BoundOperation, target: bytes) -> bytes:
 
 
 def unfit_fields(entities: Sequence[Entity], schema: Schema) -> tuple[Detail, ...]:
-    """Each field that is kept as one of the schema which is kept otherwise than the rules say: the
-    entity's name and the field's.
-    """
+    """The fields that the schema keeps otherwise than the rules say: entity and name of each."""
     return tuple(
         Detail(f"{entity.name}.{name}", f"is kept as {stored_as}, {text}")
         for entity in entities

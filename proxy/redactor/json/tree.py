@@ -111,9 +111,7 @@ class PathNode:
         return self.each
 
     def spare(self, way: Path, spared: Sequence[Path]) -> None:
-        """Know the names without signs, and those that ``spared`` allows nevertheless; ``way``: to
-        this node.
-        """
+        """Learn names without signs, and those that ``spared`` allows; ``way``: to this node."""
         self.loose = frozenset(map(loose_name, self.names))
         self.spared = frozenset(
             step for one in spared for step in one[-1:] if isinstance(step, str)

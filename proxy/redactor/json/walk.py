@@ -244,7 +244,6 @@ class DocumentWalk:
         frame.folded[folded] = chosen or bool(before)
 
     def _way(self) -> tuple[str | int, ...]:
-        """The way to the last member or element."""
         return tuple([one.reached if one.is_object else one.count - 1 for one in self._stack])
 
     def _spares(self) -> bool:

@@ -80,7 +80,6 @@ class SearchPlan:
         self._media(head.headers, b"?")
 
     def address(self, target: bytes) -> Searched:
-        """Return the search values of a request target."""
         part = Searched()
         if b"#" in target:
             raise VaultError(
@@ -97,7 +96,6 @@ class SearchPlan:
         return part
 
     def body(self, headers: RawHeaders, body: bytes) -> Searched:
-        """Return the search values of a body of a kind that the rule names."""
         part, media = Searched(), self._media(headers, body)
         limits = self._operation.endpoint.limits
         if media is Media.FORM:
