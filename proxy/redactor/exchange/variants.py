@@ -154,9 +154,11 @@ class CompleteExchange(RuleExchange):
 
     def _is_whole(self, answer: Response) -> bool:
         """Whether request and heads tell of no part, no choice and no copy."""
-        request = self._request
+        request, view = self._request, self._joined.view
         if answer.status != 200 or request is None or self.joint is not None:
             return False
+        if view is not None and view.hidden >= self._operation.entity.fields.keys():
+            return False  # who may see nothing, or has no proof, may be listed less
         asks = request.method == "GET" and not request.body
         return (
             asks
