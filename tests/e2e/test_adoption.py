@@ -7,10 +7,9 @@ import base64
 import json
 import os
 import random
-import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,7 @@ from tests.support.effort import rounds
 from tests.support.instance import Instance, running
 from tests.support.lives import write_command
 from tests.support.ports import closed_port
-from tests.support.real import kinto, project, site
-from tests.support.real.client import client
+from tests.support.real import kinto
 from tests.support.real.inside import faults
 from tests.support.real.installed import environment
 from tests.support.real.served import served
@@ -195,55 +193,6 @@ async def test_people_are_changed_and_found_while_some_of_them_are_adopted(tmp_p
         assert await here.listed(proxy) == people
         assert markers_in(await here.listed(here.direct)) == []
         assert [await finds(number) for number in (1, 3, 99, 2, 7)] == found
-
-
-def in_database(folder: Path) -> list[dict[str, Any]]:
-    """The people as the application's own database has them."""
-    with closing(sqlite3.connect(folder / "db.sqlite3")) as base:
-        base.row_factory = sqlite3.Row
-        return [dict(row) for row in base.execute("SELECT * FROM people_person ORDER BY id")]
-
-
-async def test_rows_of_a_database_become_tokens_where_there_are_no_entity_tags(tmp_path):
-    """Django REST framework: pages by ``next``, no tags, checks of its own and unique addresses."""
-    template = site.prepared(environment(), tmp_path / "project")
-    rules = (ROOT / "rules" / "examples" / "rest-api.yaml").read_text("utf-8")
-    account = (project.USER, project.PASSWORD)
-    async with site.serving(environment(), template, tmp_path / "site") as django:
-        django.fresh()
-        upstream = f'upstream: "{django.wire.address}"'
-        text = rules.replace('upstream: "http://127.0.0.1:8000"', upstream)
-        text += "\non_error: {vault_down: {read: 503}}\n"
-        async with (
-            running(tmp_path / "proxy", text) as instance,
-            client(environment(), django.wire.address, *account) as direct,
-            client(environment(), instance.proxy, *account) as caller,
-        ):
-            for number in range(8):
-                row = {
-                    name: person(number)[name] for name in ("name", "email", "phone", "birth_date")
-                }
-                reply = await direct(
-                    "POST", "/api/people/", json={**row, "note": "", "city": "Visby"}
-                )
-                assert reply.status == 201, reply.text
-            before = in_database(django.folder)
-            basic = "Basic " + base64.b64encode(":".join(account).encode()).decode()
-            words = ("--proxy", instance.proxy, "--header", "Authorization: ${env:AUTH}")
-            adopted = await instance.command("adopt", *words, AUTH=basic)
-            assert (adopted["converted"], adopted["conditional"], adopted["tokens"]) == (8, 0, 8)
-            rows = in_database(django.folder)
-            assert markers_in({str(row["id"]): row for row in rows}) == []
-            assert not any(row["birth_date"] == "1931-02-27" for row in rows)
-            assert [row["city"] for row in rows] == ["Visby"] * 8
-            shown = (await caller("GET", f"/api/people/{rows[5]['id']}/")).json
-            assert [shown[one] for one in ("name", "birth_date", "note")] == [
-                *("Zorbina Quibble5", "1931-02-27", "")
-            ]
-            released = await instance.command("release", *words, AUTH=basic)
-            assert released["converted"] == 8
-            assert in_database(django.folder) == before
-            assert faults(instance) == []
 
 
 def domicile(folder: Path) -> str:

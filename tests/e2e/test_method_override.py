@@ -90,21 +90,3 @@ async def test_the_success_of_another_request_ends_no_values(world, method, path
     async with world.caller.request(method, url, headers=headers, data=body) as answer:
         assert answer.status == 400
     assert await world.call("GET", "/people/1", 200) == created
-
-
-async def test_what_may_name_a_method_and_cannot_be_read_is_not_sent(clients):
-    parts = aiohttp.FormData({"_method": "PUT", "name": NAME}, default_to_multipart=True)
-    assert (await echoed(clients, "/clients/17", parts))[0] == 415
-    assert (await echoed(clients, "/clients/17", f"_method=PUT&_method=PATCH&name={NAME}"))[
-        0
-    ] == 400
-    assert clients.application.requests == 0
-
-
-async def test_other_forms_pass_as_they_are(clients):
-    assert await echoed(clients, "/clients/17", {"name": NAME}) == (200, f"name={NAME}")
-    assert await echoed(clients, "/elsewhere", {"_method": "put", "name": NAME}) == (
-        200,
-        f"_method=put&name={NAME}",
-    )
-    assert await clients.metric("domicile_requests_total", outcome="passed") == 2

@@ -6,6 +6,7 @@ admin, a site of HTML forms. Both are installed from the package index by the te
 served by gunicorn, and used through httpx.
 """
 
+import base64
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Iterable
@@ -19,6 +20,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from tests.e2e.test_adoption import markers_in, person
 from tests.support.instance import Instance, running
 from tests.support.real import project, site
 from tests.support.real.client import Client, Reply, client, started
@@ -262,6 +264,39 @@ async def test_what_no_rule_names_passes_unchanged(rest):
     assert (await rest.client("GET", "/api/")).json == {
         "people": f"{rest.instance.proxy}/api/people/"
     }
+
+
+async def test_rows_that_it_holds_become_tokens_and_values_again_without_entity_tags(
+    caller: Client, django: Site, python: Path, tmp_path: Path
+) -> None:
+    """``domicile adopt`` and ``release``: pages by ``next``, checks of its own, unique addresses."""
+    text = (RULES / "rest-api.yaml").read_text("utf-8") + "\non_error: {vault_down: {read: 503}}\n"
+    account = (project.USER, project.PASSWORD)
+    async with (
+        setting(caller, django, tmp_path, text, *account) as made,
+        client(python, django.wire.address, *account) as direct,
+    ):
+        for number in range(8):
+            row = {**person(number), "note": "", "city": "Visby"}
+            wanted = ("name", "email", "phone", "birth_date", "note", "city")
+            reply = await direct("POST", "/api/people/", json={name: row[name] for name in wanted})
+            assert reply.status == 201, reply.text
+        before = made.stored()
+        basic = "Basic " + base64.b64encode(":".join(account).encode()).decode()
+        words = ("--proxy", made.instance.proxy, "--header", "Authorization: ${env:AUTH}")
+        adopted = await made.instance.command("adopt", *words, AUTH=basic)
+        assert (adopted["converted"], adopted["conditional"], adopted["tokens"]) == (8, 0, 8)
+        rows = made.stored()
+        assert markers_in({str(row["id"]): row for row in rows}) == []
+        assert not any(row["birth_date"] == "1931-02-27" for row in rows)
+        assert [row["city"] for row in rows] == ["Visby"] * 8
+        shown = (await made.client("GET", f"/api/people/{rows[5]['id']}/")).json
+        assert [shown[one] for one in ("name", "birth_date", "note")] == [
+            *("Zorbina Quibble5", "1931-02-27", "")
+        ]
+        released = await made.instance.command("release", *words, AUTH=basic)
+        assert released["converted"] == 8
+        assert made.stored() == before
 
 
 # ---------------------------------------------------------------------- Django's own admin
