@@ -27,6 +27,7 @@ from proxy.cli.command import (
     Progress,
     argument,
     argument_list,
+    printable,
     progress,
 )
 from proxy.cli.options import environment_argument, optional_url, running_arguments
@@ -277,10 +278,8 @@ def _pretty(line: bytes, record: bytes = b"") -> None:
     words += [f"{name}={','.join(map(str, members[name]))}" for name in _LISTS if name in members]
     if "reason" in members:
         words.append(f"({members['reason']})")
-    print(
-        f"{members.get('n', '?'):>8}  {members.get('at', '')}  {members.get('event', '?'):<8} "
-        f"{' '.join(words)}"
-    )
+    head = f"{members.get('n', '?'):>8}  {members.get('at', '')}  {members.get('event', '?'):<8} "
+    print(printable(f"{head}{' '.join(words)}"))
 
 
 _verify_arguments: Final = argument_list(

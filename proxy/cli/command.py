@@ -26,10 +26,33 @@ from proxy.errors import Code, Detail, VaultError
 def show(arguments: "Arguments", data: Any, text: str | Iterable[str]) -> int:
     """Print a result: text or lines for people, ``data`` in a line with ``--json``. Answers OK."""
     if arguments.json:
-        print(json.dumps(data, ensure_ascii=False))
+        print(_json(data))
     else:
-        print(text if isinstance(text, str) else "\n".join(text))
+        print(printable(text if isinstance(text, str) else "\n".join(text)))
     return OK
+
+
+def printable(text: str) -> str:
+    """The text with escapes in place of signs that a terminal would obey: names and texts of others
+    stand in it. Line ends, tabs and our own colours stay.
+    """
+    return _STEERING.sub(_escaped, text)
+
+
+def _json(data: Any) -> str:
+    """Data in one line, likewise: what is escaped stands within texts."""
+    return printable(json.dumps(data, ensure_ascii=False))
+
+
+#: Controls but for tabs, line ends and ``painted``, and signs that turn the direction of a text.
+_STEERING: Final = re.compile(
+    "(?!\x1b\\[(?:31;1|32|0)m)"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+
+
+def _escaped(sign: re.Match[str]) -> str:
+    return f"\\u{ord(sign[0]):04x}"
 
 
 def count_noun(count: int, what: str) -> str:
@@ -40,13 +63,13 @@ def count_noun(count: int, what: str) -> str:
 def complain(error: VaultError, *, as_json: bool) -> None:
     """Print a fault: its message and details as lines, or ``{code, message, details}`` as JSON."""
     if as_json:
-        print(json.dumps(fault(error), ensure_ascii=False))
+        print(_json(fault(error)))
     else:
         lines = detail_lines(error.details)
         if error.code is Code.BAD_RULES:
             lines = [text for detail in error.details for text in rule_fault_lines(detail)]
         head = painted("domicile:", _RED, sys.stderr)
-        print("\n".join([f"{head} {error.message}", *lines]), file=sys.stderr)
+        print(printable("\n".join([f"{head} {error.message}", *lines])), file=sys.stderr)
 
 
 def fault(error: VaultError) -> dict[str, Any]:

@@ -292,9 +292,18 @@ class _Libraries(logging.Handler):
         getattr(logger("library"), level)("a library spoke", **fields)
 
 
+#: Signs that a terminal obeys, or that turn the direction of what it shows, escaped as in JSON.
+#: Those before U+0020 are escaped in any JSON.
+STEERING: Final = {
+    code: f"\\u{code:04x}"
+    for code in (*range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F),
+                 *range(0x2066, 0x206A))
+}  # fmt: skip
+
+
 def render_json(_logger: object, _method: str, event: LogEvent) -> str:
     """Render an event as a line of JSON: fixed members first, the rest in alphabetical order."""
-    return json.dumps(_ordered(event), ensure_ascii=False, default=str)
+    return json.dumps(_ordered(event), ensure_ascii=False, default=str).translate(STEERING)
 
 
 def render_text(_logger: object, _method: str, event: LogEvent) -> str:
@@ -302,7 +311,7 @@ def render_text(_logger: object, _method: str, event: LogEvent) -> str:
     rest = _ordered(event)
     head = [str(rest.pop(name, "")) for name in ("time", "level", "room", "event")]
     tail = [
-        f"{name}={json.dumps(value, ensure_ascii=False, default=str)}"
+        f"{name}={json.dumps(value, ensure_ascii=False, default=str).translate(STEERING)}"
         for name, value in rest.items()
     ]
     return f"{head[0]} {head[1]:<7} {head[2]:<8} {head[3]}" + "".join(f" {pair}" for pair in tail)

@@ -50,6 +50,18 @@ def test_a_text_line_keeps_to_one_line_whatever_a_field_holds(lines):
     assert written.endswith('warning config   odd status=503 text="one\\ntwo"\n')
 
 
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_terminal_obeys_nothing_that_stands_in_a_field(lines, style):
+    configure(Style(format=style), lines)
+    hostile = "a\x1b[2J\x9b31m\x7f\u202egnp\u2066\u2028\u061cå"
+    logger("config").warning("odd", text=hostile)
+    (written,) = lines.getvalue().splitlines()
+    assert [sign for sign in written if not sign.isprintable()] == []
+    assert "å" in written
+    told = json.loads(written)["text"] if style == "json" else json.loads(written.split("text=")[1])
+    assert told == hostile
+
+
 def test_a_line_below_the_level_is_not_written(lines):
     configure(Style(level="warning"), lines)
     logger("vault").info("quiet")
