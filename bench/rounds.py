@@ -43,7 +43,7 @@ class Plan:
 
 
 #: Ends with its fiftieth answer; the seconds are for a machine that stands still meanwhile.
-QUICK = Plan(connections=(2,), rounds=1, seconds=30, warmup=0.05, count=50)
+QUICK = Plan(connections=(2,), rounds=1, seconds=120, warmup=0.05, count=50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Driver:
     def _counts(self) -> tuple[int, int]:
         """How many bodies the application got so far, and how many of them showed a clear value."""
         with urllib.request.urlopen(
-            f"http://127.0.0.1:{self.app.port}/counts", timeout=60
+            f"http://127.0.0.1:{self.app.port}/counts", timeout=120
         ) as answer:
             counts = json.load(answer)
         return counts["seen"], counts["clear"]

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import uvloop
 
 from bench.mixed import MIX, Crowd, Plan, domicile
-from bench.processes import CACHE, Running, Unavailable, family, processor_seconds
+from bench.processes import CACHE, START, Running, Unavailable, family, processor_seconds
 from tests.support.postgres import Server
 
 #: Kinds of requests by the name of a case.
@@ -115,7 +115,7 @@ def _services(folder: Path, uri: str) -> Iterator[tuple[Service, Service]]:
 
 def _ready(running: Running, processes: int) -> None:
     """Wait until so many of them serve."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + START
     while running.log.read_text(errors="replace").count("active rules") < processes:
         if time.monotonic() > deadline:
             raise Unavailable(f"{running.name} did not get ready: {running.log.read_text()[-300:]}")

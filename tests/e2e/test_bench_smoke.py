@@ -399,9 +399,10 @@ async def test_rows_of_measure_13_are_those_that_the_engine_writes(
 
 @pytest.mark.slow
 def test_the_ledger_takes_each_exchange_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ledger", "--quick"]) == 0
+    status, said = main(["ledger", "--quick"]), capsys.readouterr()
+    assert status == 0, said.err
 
-    parts = capsys.readouterr().out.split("\n## ")[1:]
+    parts = said.out.split("\n## ")[1:]
     assert [part.partition("\n")[0] for part in parts] == [one.title for one in FEW]
     changed, passed = (
         {step.name for step in STEPS if f"| {step.name} |" in part} for part in parts
