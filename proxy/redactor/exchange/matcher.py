@@ -92,6 +92,10 @@ def cookies_in(endpoint: Endpoint, headers: Sequence[tuple[bytes, bytes]]) -> bo
 
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
+_PATH_IN_QUERY = (
+    "The query of the request names a path that a rule protects, and an application may serve it "
+    "as that: send the path itself."
+)
 _NAMED_ELSEWHERE = (
     "A rule of another endpoint before the same application names this request, and none of this "
     "endpoint. Write an operation for it in the file of this one, with 'pass: true' where it is "
@@ -164,21 +168,36 @@ class Matcher:
             if not isinstance(rule, PassRule):
                 return rule.endpoint, Match(rule, hit.params, self)
             hit = rule
+        if self.shared or target.find(b"?") >= 0:
+            self._refuse_evasions(hit, method, host, target, overrides)
         if hit is not None:
             return hit.endpoint, hit
         endpoint = self.router.endpoint(host, target)
         if endpoint is None:
             raise VaultError(Code.NOT_FOUND, _NO_ENDPOINT if self.rules.endpoints else _NO_RULES)
-        if endpoint.name in self.shared:
-            self._refuse_shared(endpoint, method, target, overrides)
         return endpoint, None
 
-    def _refuse_shared(
-        self, endpoint: Endpoint, method: str, target: bytes, overrides: Sequence[bytes]
+    def _refuse_evasions(
+        self,
+        passed: PassRule | None,
+        method: str,
+        host: str,
+        target: bytes,
+        overrides: Sequence[bytes],
     ) -> None:
-        """Refuse a request that a rule of another endpoint before the same application names."""
+        """Refuse a request of no operation that has one by a path in its query, which applications
+        in PHP serve, or, where no rule lets it pass, at another endpoint of the application.
+        """
+        query = target.partition(b"?")[2]
+        paths = [query.replace(b"&", b"?", 1)] if query[:1] == b"/" else []
+        for part in query.split(b"&") if query.find(b"rest_route=") >= 0 else ():
+            name, _, path = part.partition(b"=")
+            if name == b"rest_route":  # WordPress
+                paths += [before + unquote_to_bytes(path) for before in (b"/wp-json", b"")]
+        if any(isinstance(self.router.match(method, host, one), Match) for one in paths):
+            raise VaultError(Code.BAD_REQUEST, _PATH_IN_QUERY)
         override = _override(overrides) if overrides else None
-        for router in self.shared[endpoint.name]:
+        for router in self._others(host, target) if passed is None else ():
             if isinstance(router.match(method, "", target, override), Match):
                 raise VaultError(Code.OPERATION_DENIED, _NAMED_ELSEWHERE)
 

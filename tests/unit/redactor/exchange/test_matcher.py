@@ -66,3 +66,27 @@ def test_a_rule_of_another_endpoint_before_the_same_application_is_not_evaded(
         # what the other file names itself, or nobody
         assert isinstance(rules.match("GET", "evil.example", b"/p", ())[1], PassRule)
         assert rules.match("GET", "evil.example", b"/q", ())[1] is None
+
+
+@table(
+    ("target", "refused"),
+    [
+        ("/index.php?/users/1", True), ("/?/users/1&x=2", True), ("/a/b.php?/Users/%31", True),
+        ("/?rest_route=/wp/v2/people", True), ("/?x=1&rest_route=%2Fwp%2Fv2%2Fpeople", True),
+        ("/index.php?rest_route=/users/1", True), ("/?rest_route=/wp/v2/posts", False),
+        ("/index.php?/other", False), ("/?q=/users/1", False), ("/login?next=/users/1", False),
+    ],
+)  # fmt: skip
+def test_a_path_in_the_query_that_an_application_may_serve_is_refused(target, refused):
+    text = rule_text(
+        '{match: "GET /users/{id}", read: p}',
+        '{match: GET /wp-json/wp/v2/people, read: p, response: {each: "$[*]", id: $.id}}',
+        "{match: GET /, pass: true}",
+    )
+    rules = Matcher(*matcher_parts(load_text(text)))
+    if refused:
+        with pytest.raises(VaultError) as caught:
+            rules.match("GET", "app", target.encode(), ())
+        assert caught.value.code is Code.BAD_REQUEST
+    else:
+        assert not isinstance(rules.match("GET", "app", target.encode(), ())[1], Match)
