@@ -45,6 +45,7 @@ async def test_callers_at_once_see_what_they_wrote_whenever_the_process_is_kille
     [
         *[(one, ("phone", "born", "card")) for one in (605, 608, 611, 624)],
         *[(one, ("name", "card")) for one in (896, 901)],
+        (5, ("name", "pin", "phone", "card", "correct")),
     ],
 )
 async def test_the_vault_holds_what_the_application_holds_and_nothing_else(
@@ -52,8 +53,9 @@ async def test_the_vault_holds_what_the_application_holds_and_nothing_else(
 ) -> None:
     """Creates, updates and deletes of one id overlap: here lost creates outlived their records, and
     answers showed tokens; of creates with one id that were joined one was lost, and another showed
-    the ``pin`` of a later update.
+    the ``pin`` of a later update. Clients of the interface correct values beside it all, or do not.
     """
     counts = await lifecheck.check(seed, 12, fields, more=True)
     assert {"POST 201", "PUT 200", "GET 200"} <= counts.keys()
     assert any(word.startswith("DELETE") for word in counts)
+    assert bool(counts["corrected"]) is ("correct" in fields)

@@ -11,7 +11,9 @@ seed is the same run.
 
 By hand: ``python -m tests.support.lifecheck SEED SEEDS FIELD ...``; with ``replicas`` among the
 fields before two instances on one PostgreSQL, where a seed gives the requests and not the run. One
-field at least has to tell records apart: others are not found again (``docs/promises.md``).
+field at least has to tell records apart: others are not found again (``docs/promises.md``). With
+``change`` some updates are of a part of the fields, with ``correct`` clients of the interface correct
+values beside them.
 """
 
 import asyncio
@@ -30,10 +32,16 @@ from unittest.mock import patch
 from proxy import offload
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
+from proxy.model.record import Record as ClientRecord
+from proxy.model.record import RecordDraft
 from proxy.storage.base import Store
+from proxy.storage.changes import Change
 from proxy.storage.postgres.store import PostgresStore
-from proxy.storage.rows import ERASED_AT
+from proxy.storage.rows import ERASED_AT, Row
 from proxy.telemetry import logs
+from proxy.vault.body import TokenizedFields
+from proxy.vault.proxied.correction import correct_record
+from proxy.vault.records.repository import Records
 from tests.support.clock import ManualClock
 from tests.support.crowd import FIELDS, TOGETHER, VALUES, Crowd, Record
 from tests.support.exchanges import FORM, Call, Desk, desk_of, member_form
@@ -155,6 +163,10 @@ class Lives(Crowd):
     desk: Desk = field(init=False)
     behind: Any = None  #: the application
     more: bool = False  #: creates of several, by forms, and deletes before a create is settled
+    #: by (field, number): what the value may be by corrections, the latest first, and the latest
+    #: that was acknowledged: answers under way may still show those before
+    corrected: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    certain: dict[tuple[str, int], str] = field(default_factory=dict)
 
     async def begin(self, *, commits: int = 0) -> None:
         """A new process on the same store."""
@@ -182,6 +194,37 @@ class Lives(Crowd):
             ):
                 raise outcome
 
+    def meant(self, name: str, number: int) -> Sequence[Any]:
+        return self.corrected.get((name, number)) or super().meant(name, number)
+
+    async def correct(self, ident: int) -> int:
+        """A client of the interface gives values of the record another text."""
+        number, records = self.next(), _Read(self.instance().people)
+        names = [name for name in self.fields if name != "email" and self.chance.random() < 0.5]
+        held: dict[tuple[str, int], str] = {}
+
+        def closing(_: Sequence[ClientRecord]) -> Sequence[Change]:
+            held.clear()
+            for name, values in records.values(str(ident)).items():
+                for of in range(1, number) if name in names else ():
+                    if values[0].text in self.meant(name, of):
+                        held[name, of] = VALUES[name](number)
+            for at, text in held.items():  # until it is told
+                self.corrected[at] = [text, *self.meant(*at)]
+            return ()
+
+        draft = RecordDraft(str(ident), {name: VALUES[name](number) for name in names})
+        try:
+            done = await correct_record(records, draft, "chief", closing)
+        except VaultError as problem:
+            if problem.code not in (Code.CONFLICT, Code.INVALID_RECORD):  # it lacks a field
+                raise
+            done = None
+        self.certain |= held if done else {}
+        self.story.append(f"corrects /people/{ident} {names} {number}: {held if done else None}")
+        self.counts["corrected" if done else "not corrected"] += 1
+        return 1
+
     async def converge(self) -> None:
         """The vault holds what the application holds, and nothing else."""
         people = self.desk.people
@@ -204,6 +247,9 @@ class Lives(Crowd):
     async def review(self) -> None:
         """A life in which everything is read that ever was."""
         self.every.update(range(1, self.behind.following))
+        for at, text in self.certain.items():
+            texts = self.corrected[at]
+            self.corrected[at] = texts[: texts.index(text) + 1]
         await self.begin()
         await self.judge(len(self.every))
 
@@ -322,6 +368,20 @@ class TwoLives(Lives):
         self.pair = ()
 
 
+class _Read(Records):
+    """Records of which it is known what was read last."""
+
+    rows: Mapping[str, Row] = {}
+
+    async def by_key(self, keys: Iterable[str]) -> dict[str, Row]:
+        self.rows = rows = await super().by_key(keys)
+        return rows
+
+    def values(self, key: str) -> TokenizedFields:
+        """What the record had that was read last."""
+        return self.collection.sealer.open(self.rows[key]).values
+
+
 def _records(answer: Any) -> Sequence[Record]:
     """The records in what the application answers."""
     if isinstance(answer, dict):
@@ -380,12 +440,18 @@ async def check(
     return crowd.counts
 
 
-async def _lived(crowd: Lives, lives: int, fields: Sequence[str], *, more: bool) -> None:
+async def _lived(crowd: Lives, lives: int, words: Sequence[str], *, more: bool) -> None:
     chance = crowd.chance
-    crowd.fields, crowd.whole = tuple(name for name in FIELDS if name in fields), True
+    fields = crowd.fields = tuple(name for name in FIELDS if name in words)
+    crowd.whole = True
     crowd.more = more
     if more:
         crowd.acts_whole = (*crowd.acts_whole, Crowd.create_many, Crowd.create_form)
+    if "change" in words:
+        crowd.acts_whole = (*crowd.acts_whole, Crowd.change)
+    if "correct" in words:
+        crowd.acts_whole = (*crowd.acts_whole, Lives.correct)
+        crowd._acts, crowd._weights = (*Crowd._acts, Lives.correct), (*Crowd._weights, 25)
     crowd.at = MemoryStore(), ManualClock(), Keyset.create("test")
     if isinstance(crowd, TwoLives):  # what they tell each other ends by the clock of the server
         now = ManualClock(int(time.time() * 1000))
@@ -408,7 +474,7 @@ def main(seed: int, lives: int, *fields: str) -> None:
     """Check that seed and those behind it, until one fails."""
     logs.configure(logs.Style("error"))
     failed, replicas = 0, "replicas" in fields
-    named = [name for name in fields if name in FIELDS] or TELLING
+    named = fields if {*FIELDS} & {*fields} else (*TELLING, *fields)
     for one in range(seed, seed + lives):
         try:
             counts = asyncio.run(check(one, 12, named, more=True, replicas=replicas))
