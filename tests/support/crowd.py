@@ -63,6 +63,18 @@ def body(w: int, fields: Iterable[str] = FIELDS) -> Record:
     return made
 
 
+def faults(
+    seen: Record,
+    meant: Callable[[str, int], Sequence[Any]] = lambda name, number: (VALUES[name](number),),
+) -> list[str]:
+    """The fields of an answer that do not show a value which their number stands for (``meant``)."""
+    return [
+        f"{name}_w={seen[f'{name}_w']}: {seen.get(name)!r}"
+        for name in FIELDS
+        if f"{name}_w" in seen and seen.get(name) not in meant(name, int(seen[f"{name}_w"]))
+    ]
+
+
 def moody(application: Application, *, known: float = 0) -> Any:
     """The application, slow now and then: it refuses, fails before it acted, after it acted, or
     falls silent. ``known``: the share of creates that it answers with an even id given before.
@@ -130,13 +142,8 @@ class Crowd:
         return (VALUES[name](number),)
 
     def faults(self, seen: Record) -> list[str]:
-        """The fields of an answer that do not show the value which their number stands for."""
-        return [
-            f"{name}_w={seen[f'{name}_w']}: {seen.get(name)!r}"
-            for name in FIELDS
-            if f"{name}_w" in seen
-            and seen.get(name) not in self.meant(name, int(seen[f"{name}_w"]))
-        ]
+        """As the function."""
+        return faults(seen, self.meant)
 
     def next(self) -> int:
         """A number that nobody has used."""
