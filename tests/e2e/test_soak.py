@@ -11,7 +11,7 @@ from tests.support.soak import Look, Pace, Pauses, Upkeep, ready, soak, soak_fle
 
 #: Steps of upkeep are what a short run is for, on a machine that may have no turn for anybody: what
 #: an answer takes without its pauses is bounded all the same.
-SHORT = Pace(3, 0.5, rest=0.1, longest=PATIENCE)
+SHORT = Pace(3, 0.5, rest=0.1, longest=PATIENCE, own=15.0)
 
 
 def grown(*files: int, callers: int = 8) -> list[str]:

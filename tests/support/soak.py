@@ -115,6 +115,7 @@ class Pace(NamedTuple):
     pause: float = 64.0  #: before each of them
     rest: float = 0.02  #: of a caller between two visits
     longest: float = LONGEST  #: for one answer
+    own: float = OWN  #: of them without pauses of the machine
 
 
 @dataclass
@@ -467,7 +468,8 @@ class Soak:
 
     def faults(self) -> list[str]:
         """Every wrong or missing answer, and every process that grew."""
-        slow = [f"{what} took {own} s" for what, own in self.longest("own").items() if own > OWN]
+        most = max(one.pace.own for one in self.callers)
+        slow = [f"{what} took {own} s" for what, own in self.longest("own").items() if own > most]
         wrong = [fault for one in self.callers for fault in one.faults]
         return [*wrong, *slow, *self.upkeep.faults()]
 
