@@ -12,7 +12,6 @@ from proxy.audit.events import LESS_PROTECTED, NEW_RULES, EventKind, encode_even
 from proxy.audit.services import AuditServices
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.rules import RuleSet
-from proxy.redactor.tools.difference import RuleEffect, differences
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 
@@ -47,6 +46,9 @@ class RuleChanges:
             tell(fresh)
         before = self._in_force.runtime.rules
         if fresh.version != before.version:
+            # loads what rules that stay the same never need
+            from proxy.redactor.tools.difference import RuleEffect, differences
+
             changes = await asyncio.to_thread(differences, before, fresh)
             lost = [one for one in changes if one.effect is RuleEffect.LOSES]
             self._lost.value = len(lost)
