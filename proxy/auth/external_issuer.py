@@ -13,7 +13,7 @@ makes no token valid.
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -57,18 +57,6 @@ class Expected(NamedTuple):
     optional: frozenset[str] = frozenset()
 
 
-class ExternalIssuer(Protocol):
-    """Verifier of tokens of an external issuer."""
-
-    async def claims(self, token: str) -> tuple[ForeignClaims, int]:
-        """Return the claims of a valid token, and the time until which they may be trusted.
-
-        The time is in milliseconds since the epoch.
-
-        Raises ``ValueError`` for a token that is not valid; ``VaultError(ISSUER_UNREACHABLE)``.
-        """
-
-
 class ByKeys:
     """Tokens are verified here, with keys that the issuer publishes.
 
@@ -87,6 +75,11 @@ class ByKeys:
         self._asking = asyncio.Lock()
 
     async def claims(self, token: str) -> tuple[ForeignClaims, int]:
+        """Return the claims of a valid token, and the time until which they may be trusted, in
+        milliseconds since the epoch.
+
+        Raises ``ValueError`` for a token that is not valid; ``VaultError(ISSUER_UNREACHABLE)``.
+        """
         keys = await self._fresh(BELIEVED)
         try:
             payload = keys.payload(token)
@@ -171,7 +164,7 @@ class TokenReader(Generic[_Said]):
 
     def __init__(
         self,
-        issuer: ExternalIssuer,
+        issuer: ByKeys | ByIntrospection,
         read: Callable[[ForeignClaims, int], tuple[_Said, int]],
         clock: Clock,
         most_cached: int = MOST_CACHED_ANSWERS,
@@ -242,7 +235,7 @@ class External:
 
     def __init__(
         self,
-        issuer: ExternalIssuer,
+        issuer: ByKeys | ByIntrospection,
         clients: Clients,
         expected: Expected,
         clock: Clock,

@@ -16,7 +16,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from proxy.clock import Clock, system_clock
 from proxy.net.tls import valid_until
@@ -36,30 +36,13 @@ _REASONS: Final = {
 }
 
 
-class ListenerPort(Protocol):
-    """The listener that connections belong to."""
-
-    context: ssl.SSLContext  #: of connections that come now
-    patience: float  #: seconds that a handshake may take
-    clock: Clock
-
-    def began(self, connection: "TlsConnection") -> None:
-        """A connection is there."""
-
-    def ended(self, connection: "TlsConnection", outcome: str) -> None:
-        """End its handshake; called once."""
-
-    def left(self, connection: "TlsConnection") -> None:
-        """Take leave of a connection."""
-
-
 class TlsConnection(asyncio.Transport, asyncio.Protocol):
     """The server's side of TLS on one connection.
 
     ``user`` gets it as its transport once the handshake is complete.
     """
 
-    def __init__(self, home: ListenerPort, user: asyncio.Protocol) -> None:
+    def __init__(self, home: "TlsListener", user: asyncio.Protocol) -> None:
         super().__init__()
         self._home = home
         self._user = user

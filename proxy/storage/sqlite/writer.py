@@ -16,7 +16,7 @@ from functools import partial
 from queue import SimpleQueue
 from sqlite3 import Connection, Error
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 from proxy.offload import turns
 from proxy.storage.base import Hooks
@@ -34,7 +34,7 @@ from proxy.storage.sqlite.apply import (
     joined_commits,
     roll_back,
 )
-from proxy.storage.sqlite.file import is_of_the_store, translated_error
+from proxy.storage.sqlite.file import DatabaseFile, is_of_the_store, translated_error
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.tallies import WriterConnection
 
@@ -69,21 +69,11 @@ class WriterTask(NamedTuple):
     run: Callable[[Connection], Any]
 
 
-class ConnectionSource(Protocol):
-    """Source of the writer's connection; ``connect`` is called on the writer's thread."""
-
-    def connect(self) -> WriterConnection:
-        """A new connection that may write."""
-
-    def check(self) -> None:
-        """``VaultError(VAULT_DOWN)`` when the file that was opened is no longer in its place."""
-
-
 class SqliteWriter:
     """Must be made on the running event loop. ``hooks`` gets every group."""
 
     def __init__(
-        self, source: ConnectionSource, hooks: Hooks, limits: WriterLimits = WriterLimits()
+        self, source: DatabaseFile, hooks: Hooks, limits: WriterLimits = WriterLimits()
     ) -> None:
         self._source = source
         self._hooks = hooks

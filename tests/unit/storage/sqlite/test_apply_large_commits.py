@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -60,7 +60,7 @@ def source(tmp_path: Path) -> Iterator[Source]:
 
 async def started(source: Source, sizes: list[int], waiting: int = 4096) -> SqliteWriter:
     hooks = Hooks(lambda size, _: sizes.append(size))
-    writer = SqliteWriter(source, hooks, WriterLimits(waiting=waiting))
+    writer = SqliteWriter(cast("DatabaseFile", source), hooks, WriterLimits(waiting=waiting))
     await writer.call(lambda connection: make(connection, LAYOUT))
     source.there.clear()
     source.go_on.clear()

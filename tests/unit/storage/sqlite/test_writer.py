@@ -3,7 +3,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -57,7 +57,7 @@ def source(tmp_path: Path) -> Iterator[Source]:
 
 
 async def started(source: Source, hooks: Hooks | None = None, **limits: Any) -> SqliteWriter:
-    writer = SqliteWriter(source, hooks or Hooks(), WriterLimits(**limits))
+    writer = SqliteWriter(cast("DatabaseFile", source), hooks or Hooks(), WriterLimits(**limits))
     await writer.call(lambda connection: make(connection, LAYOUT))
     return writer
 
@@ -147,7 +147,7 @@ async def test_statements_run_on_the_loop_as_soon_as_there_is_a_connection(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = Threads(monkeypatch)
-    writer = SqliteWriter(source, Hooks())
+    writer = SqliteWriter(cast("DatabaseFile", source), Hooks())
     empty = [writer.submit(SQL, []) for _ in range(2)]
     await asyncio.gather(*empty)
     await writer.call(lambda connection: make(connection, LAYOUT))
