@@ -7,7 +7,7 @@ content.
 
 import enum
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 
 class Code(enum.StrEnum):
@@ -139,7 +139,10 @@ class Detail(NamedTuple):
 
 
 class VaultError(Exception):
-    """An error with a stable ``code``, a message that says what to do, and one detail per fault."""
+    """An error with a stable ``code``, a message that says what to do, and one detail per fault.
+
+    Each is of the class of its code (``coded``), as an ``OSError`` is of that of its number.
+    """
 
     #: Seconds after which a retry makes sense, if known.
     retry_after: int | None = None
@@ -151,8 +154,28 @@ class VaultError(Exception):
     #: 9110 section 11.6.1).
     challenge: str | None = None
 
+    def __new__(cls, *of: Any, **_: Any) -> Self:
+        kind: Any = _CODED.get(of[0], cls) if of and cls is VaultError else cls
+        made: Self = super().__new__(kind)
+        return made
+
     def __init__(self, code: Code, message: str, details: tuple[Detail, ...] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.details = details
+
+
+class CannotOpen(VaultError):
+    """Something sealed does not open: it was changed, moved, or sealed under another key."""
+
+
+_CODED: Final[dict[Code, type[VaultError]]] = {
+    **{code: type("VaultError", (VaultError,), {}) for code in Code},
+    Code.CANNOT_OPEN: CannotOpen,
+}
+
+
+def coded(code: Code) -> type[VaultError]:
+    """The class of errors with that code, for ``except``."""
+    return _CODED[code]

@@ -19,7 +19,7 @@ from proxy.auth.access_tokens import TokenIssuer
 from proxy.auth.approvals import Approval, ApprovalRequest
 from proxy.auth.external_issuer import External
 from proxy.clock import to_wire
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, coded
 from proxy.model import read_policy
 from proxy.model.policy import AccessPolicy, misfits, refuse_misfit, write_policy
 from proxy.model.record import DEFAULT, DEFAULTS
@@ -64,9 +64,7 @@ class BearerAccess:
                 if external is None
                 else await _either(token, tokens, external)
             )
-        except VaultError as error:
-            if error.code is not Code.UNAUTHORIZED:
-                raise
+        except coded(Code.UNAUTHORIZED) as error:
             raise _refused(error.code, error.message, "invalid_token") from None
 
     def principal_of(self, token: str) -> Principal | None:
@@ -312,7 +310,5 @@ def schema_of(catalog: Catalog, policy: AccessPolicy) -> Schema | None:
     """The schema that the policy names, if there is one."""
     try:
         return catalog.records(policy.schema).schema
-    except VaultError as error:
-        if error.code is not Code.UNKNOWN_SCHEMA:
-            raise
+    except coded(Code.UNKNOWN_SCHEMA):
         return None

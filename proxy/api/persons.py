@@ -8,7 +8,7 @@ import msgspec
 from proxy.api import request, wire
 from proxy.api.access import approval_pending
 from proxy.api.context import ApiRequest, ApiResponse
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, coded
 from proxy.model.policy import Act
 from proxy.model.record import Record
 from proxy.model.schema import RECORDS_SCHEMA
@@ -157,9 +157,7 @@ def _schemas(call: ApiRequest, *acts: Act) -> Iterator[Records]:
     for declared in call.space.catalog.schemas():
         try:
             yield call.records(declared.schema.name, *acts)
-        except VaultError as error:
-            if error.code is not Code.ACCESS_DENIED:
-                raise
+        except coded(Code.ACCESS_DENIED) as error:
             refusal = error
         else:
             allowed += 1

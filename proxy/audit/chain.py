@@ -219,11 +219,9 @@ class VolatileMemory:
         self.content: bytes | None = None
 
     async def read(self) -> bytes | None:
-        """See ``Memory.read``."""
         return self.content
 
     async def write(self, content: bytes) -> None:
-        """See ``Memory.write``."""
         self.content = content
 
 

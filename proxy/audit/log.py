@@ -22,7 +22,7 @@ from proxy.audit.events import EventKind, encode_event, with_request
 from proxy.audit.files import LogStart, SegmentWriter, expired_segments, find_start, refuse_unusable
 from proxy.audit.shipping import Shipper, SyslogPlace, start_shippers
 from proxy.clock import Clock
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 from proxy.telemetry import logs
 from proxy.telemetry.logs import REQUEST_ID
 
@@ -162,9 +162,7 @@ class AuditLog:
             self._first = self._start.first_lines(rules)
         try:
             self.put()
-        except VaultError as error:
-            if error.code is not Code.AUDIT_DOWN:
-                raise
+        except coded(Code.AUDIT_DOWN):
             return
         try:
             await self._remember()

@@ -77,7 +77,6 @@ class NullSink:
 
     @property
     def fault(self) -> str | None:
-        """See ``Sink.fault``."""
         return None
 
     def ready(self) -> None:

@@ -62,7 +62,6 @@ class StandardOutput:
     """The standard output of the process."""
 
     def send(self, line: bytes) -> None:
-        """See ``Sender.send``."""
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
 

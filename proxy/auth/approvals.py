@@ -13,7 +13,7 @@ import msgspec
 from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import Clock
 from proxy.crypto.client_secrets import new_ident
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 
 #: Requests of one client, and of all, that wait or were decided.
 MOST_OF_ONE: Final = 20
@@ -141,9 +141,7 @@ class Approvals:
             current = list(edit(self.listed()))
             try:
                 await self._note.write(_encode(current))
-            except VaultError as error:
-                if error.code is not Code.CONFLICT:
-                    raise
+            except coded(Code.CONFLICT):
                 await self.load()  # another process was here first
             else:
                 self._all = current

@@ -18,7 +18,7 @@ from proxy.auth.secret_checks import SecretChecks
 from proxy.clock import Clock
 from proxy.crypto.aead import RecordAead
 from proxy.crypto.client_secrets import new_ident
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, coded
 from proxy.model.record import DEFAULT
 from proxy.model.rights import Principal, Role
 from proxy.storage.base import Store
@@ -362,9 +362,7 @@ class Clients:
     async def _written(self, shard: _Shard, clients: Mapping[str, Client]) -> bool:
         try:
             await shard.note.write(_encode(list(clients.values())))
-        except VaultError as error:
-            if error.code is not Code.CONFLICT:
-                raise
+        except coded(Code.CONFLICT):
             return False
         return True
 

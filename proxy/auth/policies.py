@@ -19,7 +19,7 @@ from proxy.auth.access_tokens import Caller
 from proxy.auth.rights import Keyed, excess, firewall, full_rights, granted
 from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 from proxy.model.policy import AccessPolicy, encode_policy
 from proxy.model.rights import FirewallMode, Principal, Rights
 from proxy.model.schema import Schema
@@ -236,9 +236,7 @@ class Policies:
     async def _written(self, current: Mapping[str, StoredPolicy]) -> bool:
         try:
             await self._note.write(encode_policy(current))
-        except VaultError as error:
-            if error.code is not Code.CONFLICT:
-                raise
+        except coded(Code.CONFLICT):
             return False
         return True
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from proxy.crypto.aead import SALT_BYTES, RecordAead
 from proxy.crypto.prf import random_bytes
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 from proxy.storage.base import Store
 from proxy.storage.notes import ROOT, NoteRoot, NoteWrite, ResealedNote
 
@@ -87,9 +87,7 @@ async def seal_again(store: Store, aead: RecordAead, name: str) -> bool:
     fresh = _sealed(aead, name, _opened(aead, name, stored))
     try:
         await store.put_notes((ResealedNote(name, fresh, stored),))
-    except VaultError as error:
-        if error.code is not Code.CONFLICT:
-            raise
+    except coded(Code.CONFLICT):
         return False  # another process has just written it, under the current key
     return True
 

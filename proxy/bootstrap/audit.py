@@ -23,7 +23,7 @@ from proxy.crypto.client_secrets import new_ident
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.prf import hasher
 from proxy.crypto.public_keys import AuditKey, signature_holds
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 from proxy.model.record import DEFAULT
 from proxy.storage.base import Store
 from proxy.storage.notes import CopiedNotes
@@ -283,9 +283,7 @@ async def _copied_notes(settings: Settings) -> Store:
     """The notes of the vault, and nothing else of it, also while an instance runs on it."""
     try:
         store, _ = await open_with_key(settings)
-    except VaultError as error:
-        if error.code is not Code.STORE_BUSY:
-            raise
+    except coded(Code.STORE_BUSY):
         notes = peek_notes(settings)
     else:
         notes = await store.read_notes()

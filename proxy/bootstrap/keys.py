@@ -14,7 +14,7 @@ from proxy.bootstrap.schemas import report
 from proxy.crypto.aead import MOST_SEALINGS
 from proxy.crypto.key_sources import KeySource
 from proxy.crypto.master_key import MasterKey
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 from proxy.model.record import DEFAULT, KeyInventory, KeyKind
 from proxy.storage.base import Store
 from proxy.storage.notes import Agreement
@@ -214,9 +214,7 @@ class InstanceKeys:
         environment = watched.vault.environment
         try:
             await self._renew(watched)
-        except VaultError as error:
-            if error.code is not Code.REPLICAS_RUNNING:
-                raise
+        except coded(Code.REPLICAS_RUNNING) as error:
             report_interruption(error)  # the limit is a sixteenth of what a key may do
         else:
             _log.info("a data key reached its limit and is rotated", environment=environment)

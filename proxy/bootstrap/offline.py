@@ -37,7 +37,7 @@ from proxy.clock import system_clock
 from proxy.config import Settings
 from proxy.config.settings import SecretSource
 from proxy.crypto.keyset import Keyset
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import CannotOpen, Code, Detail, VaultError
 from proxy.model.record import DEFAULT
 from proxy.storage.base import Store
 from proxy.storage.notes import ROOT
@@ -229,9 +229,7 @@ async def accept_stored_notes(settings: Settings, record: OfflineChanges) -> lis
         try:
             await read_root(store, keyset)
             names = sorted(await store.check_notes())
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
+        except CannotOpen:
             names = [ROOT]
         await accept_notes(store, keyset)
         record.use(settings, store, keyset)

@@ -10,7 +10,7 @@ from proxy.clock import Clock, system_clock
 from proxy.config import KeySettings, Settings
 from proxy.crypto.key_sources import KeySource, open_source
 from proxy.crypto.keyset import Keyset
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, coded
 from proxy.model.record import DEFAULT
 from proxy.objectstore import open_objects
 from proxy.objectstore.base import ObjectStore
@@ -322,9 +322,7 @@ async def _check_store(settings: Settings) -> str:
     source = key_source(settings.keys)
     try:
         store = await open_store(settings.store.uri)
-    except VaultError as error:
-        if error.code is not Code.STORE_BUSY:
-            raise
+    except coded(Code.STORE_BUSY):
         return look_beside(settings)
     try:
         await refuse_moving(settings, store)

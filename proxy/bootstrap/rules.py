@@ -23,7 +23,7 @@ from proxy.clock import Clock, system_clock
 from proxy.config import Settings
 from proxy.config.schema import SETTINGS
 from proxy.crypto.keyset import Keyset
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, coded
 from proxy.model.schema import records_schema
 from proxy.net.coverage import Coverage
 from proxy.net.coverage_report import CoverageReport, UnruledPath, joined_reports
@@ -349,14 +349,11 @@ class RuleHistory:
             content = zlib.compress(_encode([fresh, *others][:_MOST]))
             try:
                 await self._store.put_note(_NOTE, content, stored)
-            except VaultError as error:
-                if error.code is not Code.CONFLICT:
-                    raise
+            except coded(Code.CONFLICT):
                 return  # another replica was faster, and this is tried again at the next question
         self._newest = rules.version
 
     async def recall(self, version: str) -> Runtime | None:
-        """See ``EarlierRules``."""
         replaced, listed = self._clock(), _decoded(await self._store.note(_NOTE))
         for one in listed:
             if one.version == version and self._clock() - replaced < _USABLE:

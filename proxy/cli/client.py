@@ -18,7 +18,7 @@ from proxy.cli.options import url_argument
 from proxy.config import Settings, load_settings
 from proxy.config.load import DEFAULT_FILE
 from proxy.config.parsers import country
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 from proxy.model.record import DEFAULT
 from proxy.model.rights import Role
 
@@ -243,9 +243,7 @@ def delete_environment_command(arguments: Arguments) -> int:
     )
     try:
         remote.ask_once(remote.administered(arguments), "DELETE", path)
-    except VaultError as error:
-        if error.code is not Code.ENVIRONMENT_IN_USE:
-            raise
+    except coded(Code.ENVIRONMENT_IN_USE):
         text = (
             f"The environment {arguments.id!r} still holds records: say --records to remove "
             "all of them with it."

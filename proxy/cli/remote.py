@@ -22,7 +22,7 @@ from proxy.cli.command import Arguments
 from proxy.cli.health import reachable
 from proxy.cli.http_client import HttpAnswer, HttpClient
 from proxy.config import Settings, load_settings
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, coded
 from proxy.model.record import DEFAULT
 
 CLIENT_ID: Final = "DOMICILE_CLIENT_ID"
@@ -241,9 +241,7 @@ def stopped_first() -> Iterator[None]:
     """Around work on a stopped vault: if an instance runs on it (STORE_BUSY), say what to do."""
     try:
         yield
-    except VaultError as error:
-        if error.code is not Code.STORE_BUSY:
-            raise
+    except coded(Code.STORE_BUSY):
         raise VaultError(Code.STORE_BUSY, f"An instance runs on this vault: {_NAMED}") from None
 
 

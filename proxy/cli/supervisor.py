@@ -150,7 +150,6 @@ class _Supervisor:
         self.served_once = asyncio.Event()
 
     async def run(self) -> int:
-        """See ``supervise``."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop.set)

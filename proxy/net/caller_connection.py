@@ -79,7 +79,6 @@ class CallerConnection(BareConnection):
 
     @property
     def head_seconds(self) -> float:
-        """See ``Heads``."""
         return self._server.heads.seconds
 
     # ------------------------------------------------ what the event loop calls

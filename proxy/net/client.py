@@ -58,7 +58,6 @@ class HttpUpstream:
         self._due = 0.0  #: when the sweeper is to come again, in loop time
 
     def begin(self, call: Call, pending: PendingReply) -> bool:
-        """See ``Upstream.begin``."""
         pool = self._pools.get(call.address)
         if pool is None or not pool.idle or pool.breaker.engaged:
             return False
@@ -141,7 +140,6 @@ class HttpUpstream:
                 raise
 
     def tunnel(self, reply: UpstreamResponse) -> Tunnel:
-        """See ``Upstream.tunnel``."""
         connection = reply.connection if isinstance(reply, BufferedReply) else None
         if not isinstance(connection, UpstreamConnection):
             raise TypeError("the reply is not of this upstream")
@@ -185,7 +183,6 @@ class HttpUpstream:
         self._sweeper = loop.call_at(self._due, self._sweep)
 
     def refusal(self, address: UpstreamAddress) -> UpstreamFault | None:
-        """See ``Upstream.refusal``."""
         pool = self._pools.get(address)
         if pool is None or not (pool.breaker.open or pool.line):
             return None

@@ -283,7 +283,6 @@ class BufferedReply(BodyQueue):
 
     @property
     def whole(self) -> bytes | None:
-        """See ``UpstreamResponse.whole``."""
         if not self.done:
             return None
         pieces = self._pieces
@@ -293,7 +292,6 @@ class BufferedReply(BodyQueue):
         return self.take()
 
     def abort(self) -> None:
-        """See ``UpstreamResponse.abort``."""
         if not self.done:
             self.connection.abort()
 

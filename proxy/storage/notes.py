@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen, Code, VaultError, coded
 from proxy.storage.query import changed_meanwhile
 
 #: The note that holds the root. Its name has no environment: it stays when one ends.
@@ -120,9 +120,7 @@ class NoteRoot:
         if stored is None or stored != self.stored:
             try:
                 state = _decode(self._unseal(stored or b""))
-            except VaultError as error:
-                if error.code is not Code.CANNOT_OPEN:
-                    raise
+            except CannotOpen:
                 raise self.misfit(ROOT) from None
             if state.counter <= self.state.counter:
                 raise self.misfit(ROOT)
@@ -261,9 +259,7 @@ class RootedNotes(ABC):
         stamp = root.sealed(writes)
         try:
             await self.write_notes((*writes, stamp))
-        except VaultError as error:
-            if error.code is not Code.CONFLICT:
-                raise
+        except coded(Code.CONFLICT):
             return False
         root.stored, root.state = stamp.content, root.state.after(writes)
         return True

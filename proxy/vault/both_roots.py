@@ -127,7 +127,6 @@ class BothRoots:
     # ------------------------------------------------------------------ commits
 
     def commit(self, table: str, changes: Sequence[Change]) -> Awaitable[None]:
-        """See ``Store.commit``."""
         for change in changes:
             if type(change) in _ENDING:
                 return self._end(table, changes)

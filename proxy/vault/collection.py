@@ -10,7 +10,7 @@ import msgspec
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.prf import HashRoots
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen
 from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.offload import SMALL, STRIDE, busy, give_way, in_thread, strides
 from proxy.storage.base import Store
@@ -341,9 +341,7 @@ class Collection:
                 bodies[row.rid], sealed = self.sealer.open_with_key(row)
                 return sealed == key
             return self.sealer.open_key(row) == key
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
+        except CannotOpen as error:
             # find out which of the two does not open
             own = bodies is not None and self._is_key_of(key, row, None)
             if own and isinstance(error, Tampered):

@@ -11,7 +11,7 @@ from typing import Final
 
 from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen
 from proxy.storage.base import Store
 from proxy.storage.changes import Change, ReplaceCiphertext, SealedPart
 from proxy.storage.notes import FollowedNote
@@ -94,9 +94,7 @@ async def sealed_again(
     for row in rows:
         try:
             changes += row_again(sealer, row, files.get(row.rid, ()), staged.get(row.rid, ()))
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
+        except CannotOpen:
             unreadable += 1
     return changes, unreadable
 

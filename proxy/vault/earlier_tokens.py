@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from typing import NamedTuple
 
 from proxy.crypto.field_keys import FieldKeys
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 from proxy.model.schema import Value
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.digits import INDEXED_DIGITS, digits_of
@@ -119,9 +119,7 @@ def _token(tokenizer: Tokenizer, value: Value) -> Value | None:
     """The token of a value, if it fits the shape."""
     try:
         return tokenizer.mint(value, 0, 0)
-    except VaultError as error:
-        if error.code is not Code.VALUE_UNFIT:
-            raise
+    except coded(Code.VALUE_UNFIT):
         return None
 
 

@@ -21,7 +21,7 @@ from proxy.crypto.client_secrets import new_ident
 from proxy.crypto.key_sources import KeySource
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, coded
 from proxy.model.record import DEFAULT, IDENT, Environment
 from proxy.storage.base import Store
 from proxy.storage.notes import (
@@ -247,9 +247,7 @@ class Environments:
         """
         try:
             await make_keyset(self._store, master, ident)
-        except VaultError as error:
-            if error.code is not Code.BAD_KEYS:
-                raise
+        except coded(Code.BAD_KEYS):
             await self._store.drop_notes(keyset_note(ident))
             await make_keyset(self._store, master, ident)
 

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from proxy.crypto.prf import either
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen
 from proxy.model.schema import Value, is_collected
 from proxy.offload import busy, give_way, run_in_thread
 from proxy.storage.changes import Change, Insert
@@ -81,9 +81,7 @@ async def _mark(collection: Collection, row: Row, *, over: bool) -> _Mark | None
     try:
         _, key = collection.sealer.open_with_key(row)
         versions = await collection.versions(row)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen:
         return None
     owner, ident = _owner(collection, key)
     tokens: dict[str, dict[str, TokenizedValue]] = {}
@@ -194,9 +192,7 @@ async def tokens_of_marks(
         try:
             content, key = await run_in_thread(long, collection.sealer.open_with_key, row)
             versions = [content] if is_mark else await collection.versions(row)
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
+        except CannotOpen:
             collection.observe("unopenable")
             continue
         pairs = [pair for version in versions for pair in stored_values(version).items()]
@@ -220,9 +216,7 @@ async def may_end(collection: Collection, row: Row) -> bool:
     opens = genuine = True
     try:
         collection.sealer.open_with_key(row)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen as error:
         opens, genuine = False, not isinstance(error, Tampered)
     if genuine and await hosts_others(collection, row):
         collection.observe("tampered")
@@ -262,9 +256,7 @@ def _is_of(collection: Collection, row: Row, part: File | Past | Staged) -> bool
             collection.sealer.open_staged(part, row.salt)
             return True
         fields = collection.sealer.open(part).fields
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen:
         return False
     if part.salt == row.salt:  # also one that another record had before it was taken into this one
         return True
@@ -278,9 +270,7 @@ def is_genuine_change(collection: Collection, change: Staged, salt: bytes) -> bo
     """Whether a staged change of the row with that salt is unaltered; else it is reported."""
     try:
         collection.sealer.open_staged(change, salt)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen:
         collection.observe("tampered")
         return False
     return True

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from proxy.crypto.prf import either
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen
 from proxy.storage.changes import Change, Conflict, Remove, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.collection import Collection
@@ -142,9 +142,7 @@ async def _without(collection: Collection, row: Row, sids: set[int]) -> list[Cha
         if row.key is not None and row.key not in either((collection.key_hash(key or ""),)):
             raise Tampered
         ended = await unneeded(collection, row, sids, untold=True)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen as error:
         collection.observe("tampered" if isinstance(error, Tampered) else "unopenable")
         return []
     return [] if ended is None else [*(Unstage(row.rid, sid) for sid in sids), *ended]

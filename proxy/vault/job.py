@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen, Code, VaultError
 from proxy.model.values import Unfit
 from proxy.storage.base import Store
 from proxy.storage.changes import Change, Conflict
@@ -127,9 +127,7 @@ class Pass:
                 changes.extend(visit(row))
             except Unfit:
                 failed += 1
-            except VaultError as error:
-                if error.code is not Code.CANNOT_OPEN:
-                    raise
+            except CannotOpen:
                 unreadable += 1
         return changes, failed, unreadable
 

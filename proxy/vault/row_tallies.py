@@ -61,7 +61,6 @@ class TableTally:
         return int.from_bytes(keyed.digest())
 
     def added(self, rows: Iterable[Sequence[Any]], body: int) -> int:
-        """See ``RowTally``."""
         copy, total = self._row.copy, 0
         for row in rows:  # no call of ``digest`` for each
             keyed = copy()
@@ -71,7 +70,6 @@ class TableTally:
         return total
 
     def mover(self, moved: dict[str, int]) -> Callable[..., None]:
-        """See ``RowTally``."""
         copy, table = self._row.copy, self._table
 
         # one call for each row that is written: no call of ``digest``

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.base import Store
 from proxy.storage.notes import AgreedNote, Agreement, FollowedNote, NoteWrite
@@ -128,9 +128,7 @@ class Entries:
             following = msgspec.structs.replace(book, schemas={**book.schemas, **added})
             try:
                 return await self._write(following, FollowedNote)
-            except VaultError as error:
-                if error.code is not Code.CONFLICT:
-                    raise
+            except coded(Code.CONFLICT):
                 await self.load()
                 if any(
                     self.schemas.get(name) not in (book.schemas.get(name), entry)

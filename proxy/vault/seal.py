@@ -14,7 +14,7 @@ import msgspec
 
 from proxy.crypto.aead import SALT_BYTES, RecordAead, Seal, cannot_open
 from proxy.crypto.prf import fresh_bytes
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen, Code, VaultError
 from proxy.storage.rows import File, Past, Row, RowState, Staged, StagedKind, StoredReply
 from proxy.vault.body import RecordBody, TokenizedFields, pack, pack_plain, unpack, unpack_values
 from proxy.vault.open_columns import BINDS_COLUMNS, OpenColumns, binds_columns, packed_in
@@ -28,7 +28,7 @@ OpenValues = tuple[TokenizedFields, str]
 _LIVE: Final = RowState.LIVE  #: looked up five times slower in its enumeration
 
 
-class Tampered(VaultError):
+class Tampered(CannotOpen):
     """A column differs from the sealed body of its row: the store was changed without a key."""
 
     def __init__(self) -> None:

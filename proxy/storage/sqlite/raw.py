@@ -132,7 +132,6 @@ class SqliteAtOnce:
         self._fetch, self._query = reads
 
     def begin_commit(self, table: str, changes: Sequence[Change], waiter: CommitWaiter) -> bool:
-        """See ``AtOnce.begin_commit``."""
         sql = self._tables.get(table)
         if sql is None:
             return False
@@ -152,7 +151,6 @@ class SqliteAtOnce:
         return sql.read(raws[0])
 
     def frequent(self, table: str, query: Select) -> RowPage | None:
-        """See ``AtOnce.frequent``."""
         sql = self._tables.get(table)
         if sql is None or sql.used.files:
             return None
@@ -160,6 +158,5 @@ class SqliteAtOnce:
         return page
 
     def has_files(self, table: str) -> bool:
-        """See ``AtOnce.has_files``."""
         sql = self._tables.get(table)
         return sql is None or sql.used.files

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from proxy.audit.events import EventKind
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import CannotOpen, Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Attachment
 from proxy.objectstore.base import NoObject
@@ -281,9 +281,8 @@ class Download:
             with self._contents.transfer():
                 async for piece in self._content.pieces(start, stop):
                     yield piece
-        except VaultError as error:
-            if error.code is Code.CANNOT_OPEN:
-                self._owner.records.collection.observe("unopenable_file")
+        except CannotOpen:
+            self._owner.records.collection.observe("unopenable_file")
             raise
         finally:
             self.close()
@@ -315,9 +314,8 @@ async def download(contents: Contents, owner: Owner, file_id: str) -> Download:
                 Code.CANNOT_OPEN,
                 "The content of the file is not where it was kept: restore it from a backup.",
             ) from None
-        except VaultError as error:
-            if error.code is Code.CANNOT_OPEN:
-                records.collection.observe("unopenable_file")
+        except CannotOpen:
+            records.collection.observe("unopenable_file")
             raise
         records.note_files(EventKind.REVEAL, (owner.key,), (file_id,))
         return Download(contents, owner, opened, content)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from proxy.crypto.prf import Digest
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen, Code, coded
 from proxy.model.record import Fields
 from proxy.model.schema import Schema, is_collected
 from proxy.offload import busy, give_way
@@ -57,9 +57,7 @@ async def rooted_tables(vault: Vault) -> AsyncIterator[RootedTable]:
         schema = Schema(name, ()) if entry is None else entry.schema
         try:
             collection = await vault.unshaped(schema, table)
-        except VaultError as error:
-            if error.code is not Code.UNKNOWN_SCHEMA:
-                raise
+        except coded(Code.UNKNOWN_SCHEMA):
             continue
         if entry is None:
             unclear = await has_hashes(vault.store, vault.environment, name)
@@ -81,9 +79,7 @@ async def rooted_rows(table: RootedTable, after: tuple[int, int]) -> RootedPage 
     for row in rows:
         try:
             moves = _row_moves(table.records, row, files.get(row.rid, ()), staged.get(row.rid, ()))
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
+        except CannotOpen:
             unreadable += 1
             continue
         moved += any(isinstance(one, Reroot) and bool(one.row or one.files) for one in moves)
@@ -107,9 +103,7 @@ async def rooted_versions(table: RootedTable, after: tuple[int, int]) -> RootedP
     for past in versions:
         try:
             keys = _past_keys(table.records, past, (rows.get(past.rid), holders.get(past.key)))
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
+        except CannotOpen:
             unreadable += 1
             continue
         digest = next((key for key in keys if key == past.key), None)
@@ -242,9 +236,7 @@ def _renamed(records: Records, row: Row, file: File) -> tuple[File, File] | None
     try:
         filename = open_file(records.collection, row, file).attachment.filename
         content = sealer.open_file(file, row.salt)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen:
         return None
     name = _newer(file.name, name_hash(records.collection, filename))
     if name == file.name:

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 from proxy.storage.notes import Agreement
 from proxy.vault.idempotency import KEEP
 from proxy.vault.job import JobState
@@ -177,9 +177,7 @@ class HashRotation(RetirementJob[HashRotationRun]):
             return False
         try:
             await self._drop(agreed)
-        except VaultError as error:
-            if error.code is not Code.REPLICAS_RUNNING:
-                raise
+        except coded(Code.REPLICAS_RUNNING):
             return False
         return True
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 from proxy.auth.sealed_notes import seal_again
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen
 from proxy.objectstore.base import NoObject
 from proxy.storage.changes import Change, Conflict, ReplaceCiphertext, SealedPart, UpdateFile
 from proxy.storage.rows import File, Past, Row
@@ -75,8 +75,7 @@ async def versions(subject: SealedTable, after: str) -> PageResult | None:
     for past in pasts:
         try:
             changes += past_anew(subject.sealer, past)
-        except VaultError as error:
-            _refuse_other(error)
+        except CannotOpen:
             unreadable += 1
     await _commit(subject, changes)
     return PageResult(f"{pasts[-1].rid}.{pasts[-1].version}", len(pasts), unreadable)
@@ -96,8 +95,7 @@ async def contents(subject: SealedTable, after: str) -> PageResult | None:
             await _content(subject, subject.vault.contents, file)
         except NoObject:
             unreadable += await _still(subject, file)
-        except VaultError as error:
-            _refuse_other(error)
+        except CannotOpen:
             unreadable += 1
     await asyncio.sleep(0)
     return PageResult(files[-1].file_id.hex(), len(files), unreadable)
@@ -112,8 +110,7 @@ async def notes(vault: Vault) -> int:
     for name in await vault.store.notes(f":{vault.environment}"):
         try:
             await seal_again(vault.store, vault.keyset.aead(), name)
-        except VaultError as error:
-            _refuse_other(error)
+        except CannotOpen:
             unreadable += 1
     return unreadable
 
@@ -186,9 +183,3 @@ async def _commit(subject: SealedTable, changes: Sequence[Change]) -> None:
     if changes:
         await subject.vault.store.commit(subject.table, changes)
     await asyncio.sleep(0)
-
-
-def _refuse_other(error: VaultError) -> None:
-    """Let through what only says that something does not open."""
-    if error.code is not Code.CANNOT_OPEN:
-        raise error

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, VaultError, coded
 from proxy.storage.notes import Agreement
 from proxy.vault.job import JobState
 from proxy.vault.maintenance import reencrypt_pages
@@ -236,9 +236,7 @@ class ReencryptionJob(RetirementJob[ReencryptionRun]):
         key_guard_of(self._vault.store).refuse(keys)
         try:
             await self._retire(keys, agreed)
-        except VaultError as error:
-            if error.code is not Code.REPLICAS_RUNNING:
-                raise
+        except coded(Code.REPLICAS_RUNNING):
             return False
         return True
 

@@ -17,7 +17,7 @@ import msgspec
 
 from proxy.audit.events import EventKind
 from proxy.crypto.prf import Prf
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, coded
 from proxy.model import ALIASES
 from proxy.model.policy import Act
 from proxy.model.query import KEY, Equals
@@ -96,9 +96,7 @@ class Rehash:
                 continue
             try:
                 tokens[name] = token = self._mint(name, chosen, value, tokens.get(name))
-            except VaultError as error:
-                if error.code is not Code.VALUE_UNFIT:
-                    raise
+            except coded(Code.VALUE_UNFIT) as error:
                 faults.append(Detail("/rules" + step(name), error.message))
                 continue
             fields[name] = fields_by_rule(Value(token.token, token.json))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen
 from proxy.model.record import DEFAULT, Record
 from proxy.model.schema import Schema
 from proxy.objectstore.base import SHARDS, NoObject
@@ -149,9 +149,7 @@ async def _fault_of(subject: Subject, row: Row) -> str | None:
     records = subject.records
     try:
         record = records.open(row)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen as error:
         if isinstance(error, Tampered):
             return "A column, or the state, is not what is sealed in the record."
         return "The record does not open."
@@ -195,9 +193,7 @@ async def _past(records: Records, row: Row, findings: VaultFindings) -> None:
 def _opens(opening: Callable[[], object]) -> bool:
     try:
         opening()
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen:
         return False
     return True
 
@@ -235,17 +231,13 @@ async def _fault_of_file(
         content = await contents.open(opened.stored, records.collection.sealer.scope)
     except NoObject:
         return "The content of an attachment is missing."
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen:
         return "An attachment does not open."
     digest = hashlib.sha256()
     try:
         async for piece in content.pieces():
             digest.update(piece)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen:
         return "The content of an attachment does not open."
     finally:
         content.close()

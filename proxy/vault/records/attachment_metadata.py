@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.crypto.aead import cannot_open
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import CannotOpen, Code, Detail, VaultError
 from proxy.model.record import LONGEST_FILE_NAME, Attachment, Record, same_name
 from proxy.storage.changes import UpdateFile
 from proxy.storage.rows import File, Row
@@ -201,9 +201,7 @@ def adopted(
     for file in files:
         try:
             opened = open_file(collection, source, file)
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
+        except CannotOpen:
             collection.observe("unopenable_file")
             continue
         name, number = opened.attachment.filename, 1
@@ -236,9 +234,7 @@ def _openable(collection: Collection, row: Row, files: Iterable[File]) -> list[A
     for file in files:
         try:
             attachments.append(open_file(collection, row, file).attachment)
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
+        except CannotOpen:
             collection.observe("unopenable_file")
     return attachments
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from proxy.audit.events import EventKind
 from proxy.auth.external_acl import AclDecisions
 from proxy.crypto.prf import either
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import CannotOpen, Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.query import Equals
 from proxy.model.record import Record
@@ -230,12 +230,10 @@ def _there(delete: _Delete, within: RowPolicyCheck, row: Row) -> tuple[bool, str
     """
     try:
         record = within.open(row)
-    except VaultError as error:
-        if (
-            error.code is not Code.CANNOT_OPEN
-            or delete.field is not None
-            or isinstance(error, Tampered)
-        ):
+    except Tampered:
+        raise
+    except CannotOpen:
+        if delete.field is not None:
             raise
         return True, None
     return record is not None, None if record is None else record.key
@@ -265,7 +263,6 @@ def _ending(records: Records, row: Row, by: str) -> list[Change]:
     changes: list[Change] = [AddVersion(records.outlived(row)), Remove(row.rid, keep_past=True)]
     try:
         changes.insert(1, AddVersion(records.last_past(row, by)))
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen:
+        pass
     return changes

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen, Code, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import DEFAULTS, Action, Record, RecordLimits
 from proxy.storage.changes import Remove
@@ -233,9 +233,7 @@ def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> li
         )
         try:
             versions.append(records.open_past(version, created_at, key))
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
+        except CannotOpen:
             records.unopenable()
     return versions
 

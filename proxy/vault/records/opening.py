@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen
 from proxy.model.record import Action, Record
 from proxy.offload import busy, give_way, in_thread, strides
 from proxy.storage.rows import Row
@@ -37,9 +37,8 @@ async def open_records(
         try:
             long = len(row.body) > LONG
             opened.append(await in_thread(records.open, row) if long else records.open(row))
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
+        except CannotOpen:  # it is reported
+            pass
         if count % OPENED == 0 and busy():
             await give_way()
     return opened

@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from proxy.audit.events import AuditContext, AuditEvent, EventKind
 from proxy.auth.external_acl import AclDecisions
-from proxy.errors import Code, VaultError
+from proxy.errors import CannotOpen
 from proxy.model import conformed
 from proxy.model.policy import Act
 from proxy.model.record import Action, Eras, Fields, Record, RecordDraft
@@ -247,9 +247,8 @@ class Records(Columns):
             return self.opened(row)
         except Tampered:
             raise self.tampered() from None
-        except VaultError as error:
-            if error.code is Code.CANNOT_OPEN:
-                self.unopenable()
+        except CannotOpen:
+            self.unopenable()
             raise
 
     def opened(self, row: Row) -> Record:
@@ -327,9 +326,8 @@ class Records(Columns):
         for row in rows:
             try:
                 yield self.open(row)
-            except VaultError as error:
-                if error.code is not Code.CANNOT_OPEN:
-                    raise
+            except CannotOpen:
+                continue
 
     # ------------------------------------------------------------------ parts
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import CannotOpen, Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.query import AnyOf, Equals, InJson, Like, Test
 from proxy.model.record import Fields, Record
@@ -92,9 +92,7 @@ def version_in_doubt(records: Records, staged: Staged, salt: bytes, live: Record
     """
     try:
         body = records.collection.sealer.open_staged(staged, salt)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
+    except CannotOpen:
         records.tampered()
         return None
     if body is None:

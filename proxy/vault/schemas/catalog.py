@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, coded
 from proxy.model import ChangeStep, planned
 from proxy.model.schema import Schema
 from proxy.vault.collection import Collection
@@ -124,9 +124,7 @@ class Catalog(ActiveSchemas):
             raise occupied(schema.name, entry.origin)
         try:
             await self.apply(schema, Origin.BUILTIN)
-        except VaultError as error:
-            if error.code is not Code.SCHEMA_BUSY:
-                raise
+        except coded(Code.SCHEMA_BUSY):
             self._later[schema.name] = asyncio.create_task(self._afterwards(schema, Origin.BUILTIN))
 
     def refuse_taken(self, names: Iterable[str]) -> None:
