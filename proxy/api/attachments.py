@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -21,10 +21,10 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Attachment, fault_of_filename, fault_of_mime_type
 from proxy.model.rights import denied
-from proxy.storage.changes import Change
 from proxy.vault import attachments
 from proxy.vault.attachments import Contents, Download, IncomingFile, Label, Owner, Then
 from proxy.vault.idempotency import Answered
+from proxy.vault.records import no_changes
 
 # Range requests of a file (RFC 9110, section 14).
 
@@ -224,15 +224,11 @@ def _then(call: ApiRequest, show: Callable[[Any], ApiResponse]) -> Then:
     """Build the hook that commits the answer with the change, so that it can be replayed."""
     keep = call.keep
     if keep is None:
-        return _nothing_more
+        return no_changes
     key = call.path.get("record_key")
     return lambda stored: keep(
         show(stored[0][0] if stored else None), [Shows(key, rid, True) for _, rid in stored]
     )
-
-
-def _nothing_more(_changed: Sequence[tuple[Attachment, int]]) -> Sequence[Change]:
-    return ()
 
 
 def _attachment_answer(call: ApiRequest, stored: Attachment, status: int) -> ApiResponse:

@@ -34,7 +34,7 @@ from proxy.net.outbound import NO_EGRESS, EgressPolicy
 from proxy.storage.changes import Change
 from proxy.vault.attachments import Contents
 from proxy.vault.maintenance import RehashJob
-from proxy.vault.records import Records
+from proxy.vault.records import Records, no_changes
 from proxy.vault.schemas import Catalog
 
 
@@ -321,7 +321,7 @@ class ApiRequest:
         """Build the hook that commits the answer of ``render`` with the write."""
         keep = self.keep
         if keep is None:
-            return _nothing_more
+            return no_changes
         return lambda records: keep(render(records), [shows(record) for record in records])
 
 
@@ -385,7 +385,3 @@ def is_repeatable(operation: ApiOperation) -> bool:
     """Whether requests may have an ``Idempotency-Key``."""
     written = operation.repeatable or operation.method in ("POST", "DELETE")
     return written and operation.access is not Access.OPEN and not operation.reads
-
-
-def _nothing_more(_records: Sequence[Record]) -> Sequence[Change]:
-    return ()

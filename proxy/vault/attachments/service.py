@@ -29,17 +29,13 @@ from proxy.vault.records.attachment_metadata import (
     new_id,
     open_file,
 )
-from proxy.vault.records.commit import COMMIT_TRIES, attempt, locked, overtaken
+from proxy.vault.records.commit import COMMIT_TRIES, attempt, locked, no_changes, overtaken
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import RowPolicyCheck
 
 #: Further changes for the commit, given the attachment as it is then, and the row that has it;
 #: nothing of a delete or a move.
 Then = Callable[[Sequence[tuple[Attachment, int]]], Sequence[Change]]
-
-
-def _nothing(_result: Sequence[tuple[Attachment, int]]) -> Sequence[Change]:
-    return ()
 
 
 class IncomingFile(NamedTuple):
@@ -132,7 +128,7 @@ async def upload(
 
 
 async def replace_attachment_of(
-    contents: Contents, owner: Owner, incoming: IncomingFile, then: Then = _nothing
+    contents: Contents, owner: Owner, incoming: IncomingFile, then: Then = no_changes
 ) -> Attachment:
     """Give a record a file in place of the one of that name; where there is none, a new one.
 
@@ -158,7 +154,7 @@ async def replace_attachment_of(
 
 
 async def change(
-    owner: Owner, file_id: str, label: tuple[str | None, str | None], then: Then = _nothing
+    owner: Owner, file_id: str, label: tuple[str | None, str | None], then: Then = no_changes
 ) -> Attachment:
     """Change a file's name, type, or both (``None``: unchanged); return its new metadata.
 

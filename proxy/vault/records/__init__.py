@@ -4,7 +4,7 @@ Its face is what stands here; other rooms import nothing else of it.
 """
 
 from proxy.vault.records.aggregate import AggregateRow, aggregate_groups
-from proxy.vault.records.commit import refuse_of_rules
+from proxy.vault.records.commit import no_changes, refuse_of_rules
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of, record_of_key
@@ -45,6 +45,7 @@ __all__ = [
     "found_in_doubt",
     "history_page",
     "merge_records",
+    "no_changes",
     "open_cursor",
     "page_at_once",
     "page_of",

@@ -23,7 +23,7 @@ ExtraChanges = Callable[[Sequence[Record]], Sequence[Change]]
 COMMIT_TRIES = 8
 
 
-def no_changes(_result: Sequence[Record]) -> Sequence[Change]:
+def no_changes(_result: Sequence[object]) -> Sequence[Change]:
     """A closing that adds nothing."""
     return ()
 
