@@ -59,7 +59,8 @@ def repeating(replies: Replies, system: Collection) -> IdempotencyRunner:
                 await _check_records(call, one.replay)
                 if call.operation.takes is Takes.STREAM:
                     await check_repeated(call, one.replay)
-                return _again(one.replay)
+                again = {**one.replay.headers, "Idempotent-Replayed": "true"}
+                return ApiResponse(one.replay.status, one.replay.body, again)
 
             def keep(answer: ApiResponse, records: Sequence[Shows]) -> Sequence[Change]:
                 rids = [record.rid for record in records] if answer.body else []
@@ -175,9 +176,3 @@ def _answered(
         else tuple([record.key for record in records if record.key is not None])
     )
     return Answered(answer.status, headers, answer.body, call.mark, keys)
-
-
-def _again(answered: Answered) -> ApiResponse:
-    return ApiResponse(
-        answered.status, answered.body, {**answered.headers, "Idempotent-Replayed": "true"}
-    )

@@ -217,7 +217,8 @@ class _Backup:
         objects = await open_objects(self._settings.files.uri, own=False)
         try:
             if (mark := await objects.owner()) is not None:
-                self._content_of(_OWNER, f"{mark}\n".encode())
+                content = f"{mark}\n".encode()
+                self._tar.addfile(_member(_OWNER, len(content)), io.BytesIO(content))
             for _ in range(_ROUNDS):
                 named, checkpoints = await self._take_snapshot()
                 fresh = sorted(named - self._objects)
@@ -262,9 +263,6 @@ class _Backup:
         self._objects.add(name)
         self._content.objects += 1
         return True
-
-    def _content_of(self, name: str, content: bytes) -> None:
-        self._tar.addfile(_member(name, len(content)), io.BytesIO(content))
 
     def _copy_audit(self) -> None:
         """Copy the log as of the copy of the database.

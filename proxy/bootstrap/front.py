@@ -27,6 +27,7 @@ from proxy.bootstrap.network import (
     renew_certificates,
     upstream_routes,
 )
+from proxy.bootstrap.open_vault import refuse_other_country
 from proxy.bootstrap.replicas import Team
 from proxy.bootstrap.rules import (
     Overrides,
@@ -42,7 +43,7 @@ from proxy.clock import Clock, system_clock
 from proxy.config import ListenAddress, Settings
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.prf import Prf, hasher
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, VaultError
 from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MeteredAccessLog
@@ -309,14 +310,7 @@ async def _welcomed(
     welcome = in_use.link.welcome
     if welcome is None:
         raise TypeError("a connection was not greeted")
-    if settings.country not in ("", welcome.country):
-        text = (
-            f"the vault keeps the data of {welcome.country} and the settings say "
-            f"{settings.country}: write country: {welcome.country}, or name another vault"
-        )
-        raise VaultError(
-            Code.BAD_SETTINGS, "The vault is that of another country.", (Detail("country", text),)
-        )
+    refuse_other_country(settings, welcome.country.encode())
     root = hasher(welcome.secret)
     return replace(settings, country=welcome.country), lambda name: hasher(root(name.encode()))
 

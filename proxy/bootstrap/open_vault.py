@@ -109,7 +109,7 @@ def refuse_other_country(settings: Settings, note: bytes | None) -> None:
         return
     text = (
         f"the vault keeps the data of {note.decode()} and the settings say {settings.country}: "
-        f"write country: {note.decode()}, or name another folder with data"
+        f"write country: {note.decode()}, or name another vault"
     )
     raise VaultError(
         Code.BAD_SETTINGS, "The vault is that of another country.", (Detail("country", text),)

@@ -71,7 +71,8 @@ def restore_backup(
     read_head(source)
     if not check:
         _refuse_occupied(settings)
-    parent = None if check else _nearest(settings.store.file or settings.data / DATABASE)
+    above = (settings.store.file or settings.data / DATABASE).parents
+    parent = None if check else next(folder for folder in above if folder.is_dir())
     with tempfile.TemporaryDirectory(prefix=".domicile-restore-", dir=parent) as name:
         scratch = Path(name)
         content = _unpack(settings, source, scratch, progress)
@@ -258,8 +259,3 @@ async def _fill(unpacked: StoreSettings, store: StoreSettings) -> None:
         await copy_vault(source, target, lambda _part, _count: None)
         await verify_copy(source, target, lambda _part, _count: None)
         await target.write_notes([NoteWrite(INCOMING, None, b"a backup")])
-
-
-def _nearest(path: Path) -> Path:
-    """The nearest folder above a path that is there."""
-    return next(folder for folder in path.parents if folder.is_dir())

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, count_noun
 from proxy.config import Settings, load_settings
 from proxy.config.document import variable
 from proxy.errors import Code, VaultError
@@ -338,9 +338,10 @@ def banner(rules: RuleSet) -> str:
     lines = [f"  Rules      {file}" for file in rules.files]
     for endpoint in rules.endpoints:
         operations, passed = _counts(rules, endpoint)
+        protected = count_noun(operations, "operation")
         lines += [
             f"  Endpoint   {endpoint.name}{_selected(endpoint)} -> {endpoint.upstream}",
-            f"             {_operations(operations)} protected, {passed} passed on purpose",
+            f"             {protected} protected, {passed} passed on purpose",
             f"             all else: {_FATES[endpoint.unmatched]}",
         ]
     if not rules.endpoints:
@@ -354,10 +355,6 @@ def banner(rules: RuleSet) -> str:
             "your own, and name them with the setting rules"
         )
     return "\n".join(["", *lines, ""])
-
-
-def _operations(count: int) -> str:
-    return "1 operation" if count == 1 else f"{count} operations"
 
 
 def _counts(rules: RuleSet, endpoint: Endpoint) -> tuple[int, int]:

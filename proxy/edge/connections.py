@@ -128,7 +128,8 @@ class ConnectionLimit:
         )
         for _ in range(min(_EXAMINED, len(connections))):
             transport, looked_at = next(iter(connections.items()))
-            since = -math.inf if transport.is_closing() else _idle_since(transport)
+            idle = cast("Idle", transport.get_protocol())
+            since = -math.inf if transport.is_closing() else idle.idle_since
             if since is not None:
                 longest = min(longest, (since, transport), key=lambda one: one[0])
                 if since <= looked_at:
@@ -164,10 +165,6 @@ class ConnectionLimit:
 def _forget_ended(connections: _Connections) -> None:
     for transport in [one for one in connections if one.is_closing()]:
         del connections[transport]
-
-
-def _idle_since(transport: asyncio.BaseTransport) -> float | None:
-    return cast("Idle", transport.get_protocol()).idle_since
 
 
 class _Admission(asyncio.Protocol):

@@ -111,17 +111,14 @@ class ConcurrencyLimit:
     def _refused(self) -> VaultError:
         self._on_refused()
         if self._code is Code.OVERLOADED:
-            refusal = VaultError(
-                self._code,
+            text = (
                 "Too many large pages are under way at the same time; ask again, or for fewer "
-                "records.",
+                "records."
             )
-            refusal.retry_after = 1
-            return refusal
-        what = "uploads" if self._code is Code.TOO_MANY_UPLOADS else "requests"
-        refusal = VaultError(
-            self._code, f"This client has too many {what} under way at the same time."
-        )
+        else:
+            what = "uploads" if self._code is Code.TOO_MANY_UPLOADS else "requests"
+            text = f"This client has too many {what} under way at the same time."
+        refusal = VaultError(self._code, text)
         refusal.retry_after = 1
         return refusal
 

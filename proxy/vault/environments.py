@@ -227,7 +227,8 @@ class Environments:
             self._store, master, DEFAULT
         )  # the key of another vault would make keys that no start could open
         root = await self._store.note(keyset_note(DEFAULT))
-        environment = Environment(ident or _letters(new_ident()), name, self._clock())
+        ident = ident or f"e{new_ident()}"  # names of tables have to begin with a letter
+        environment = Environment(ident, name, self._clock())
         # the key in use, which another replica may have rotated before the key file here follows
         used = master if root is None else master.others.get(Keyset.wrapper(root), master)
         await self._new_keyset(used, environment.id)
@@ -381,8 +382,3 @@ def _faults(ident: str | None, name: str) -> list[Detail]:
     if not (0 < len(name) <= _NAME and name.isprintable() and name.strip()):
         faults.append(Detail("/name", f"must be 1 to {_NAME} printable characters"))
     return faults
-
-
-def _letters(ident: str) -> str:
-    """A random id that begins with a letter, as names of tables have to."""
-    return "e" + ident

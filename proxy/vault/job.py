@@ -104,7 +104,7 @@ class Pass:
         try:
             while True:
                 current = await self._store.rows(self._table, [row.rid for row in rows])
-                changes, failed, unreadable = await self._changes(current.values(), visit)
+                changes, failed, unreadable = self._visited(current.values(), visit)
                 if await self._committed(changes):
                     break
         finally:
@@ -113,13 +113,8 @@ class Pass:
         self.progress.unreadable += unreadable
         await asyncio.sleep(0)
 
-    async def _changes(
-        self, rows: Iterable[Row], visit: RowVisitor
-    ) -> tuple[list[Change], int, int]:
-        """Return the changes of a batch, and its numbers of failed and of unreadable records."""
-        return self._visited(rows, visit)
-
     def _visited(self, rows: Iterable[Row], visit: RowVisitor) -> tuple[list[Change], int, int]:
+        """Return the changes of a batch, and its numbers of failed and of unreadable records."""
         changes: list[Change] = []
         failed = unreadable = 0
         for row in rows:

@@ -348,10 +348,7 @@ async def _many(connection: Any, text: str, changes: Sequence[tuple[Any, ...]]) 
 
 async def _each(connection: Any, text: str, changes: Sequence[tuple[Any, ...]]) -> None:
     """``PreconditionFailed`` unless the statement changed one row for each of its changes."""
-    if changes and _count(await connection.execute(text, *arrays(changes))) != len(changes):
-        raise PreconditionFailed
-
-
-def _count(status: str) -> int:
-    """The rows that a command says it has changed: the last word of ``INSERT 0 5``."""
-    return int(status.rpartition(" ")[2])
+    if changes:
+        status = await connection.execute(text, *arrays(changes))
+        if int(status.rpartition(" ")[2]) != len(changes):  # the last word of ``INSERT 0 5``
+            raise PreconditionFailed
