@@ -83,9 +83,13 @@ def _attempt(layer: Callable[[], None]) -> str:
 
 
 @cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _system(name: str, *arguments: Any) -> int:
     """Return the result of a C library function; ``OSError`` if it fails or is missing."""
-    function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
+    function = getattr(_library(), name, None)
     if function is None:
         raise OSError(errno.ENOSYS, "this system has no such call")
     longs = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]

@@ -137,8 +137,9 @@ async def test_all_that_were_handed_are_told_of_a_fault_and_the_next_one_is_trie
     handed = [writer.submit(SQL, large(number)) for number in (1, 2, 3)]
     assert sys.getswitchinterval() == pytest.approx(BRISK)
     source.go_on.set()
-    assert [type(fault) for fault in await asyncio.gather(*handed, return_exceptions=True)] == [
-        VaultError
+    faults = await asyncio.gather(*handed, return_exceptions=True)
+    assert [isinstance(fault, VaultError) and fault.code for fault in faults] == [
+        Code.VAULT_DOWN
     ] * 3
     source.broken = None
     await writer.submit(SQL, large(1))
