@@ -9,7 +9,7 @@ import asyncio
 import select
 import ssl
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 from proxy.errors import Code
 from proxy.net.http1.body import EMPTY, frame
@@ -17,9 +17,6 @@ from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import CLOSE, LENGTH, TUNNEL, ResponseHead
 from proxy.net.http1.reader import ResponseReader
 from proxy.net.reply import BufferedReply, Call, CallLimits, PendingReply, UpstreamFault
-
-if TYPE_CHECKING:
-    from proxy.net.pool import Pool
 
 _NEVER = float("inf")
 
@@ -41,10 +38,22 @@ _BODY: Final = 2
 _CLOSED: Final = 3
 
 
+class ConnectionOwner(Protocol):
+    """Owner of a connection."""
+
+    def release(self, connection: "UpstreamConnection") -> None:
+        """Mark the exchange as complete; the connection may carry another."""
+
+    def lost(self, connection: "UpstreamConnection") -> None:
+        """The connection is gone."""
+
+
 class UpstreamConnection(asyncio.Protocol):
     """See the module. One exchange at a time; ``exchange`` raises on failure before the head."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: CallLimits, home: "Pool") -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limits: CallLimits, home: ConnectionOwner
+    ) -> None:
         self.deadline = _NEVER  #: when the silence has lasted too long, in loop time
         self.expires = _NEVER  #: when the whole exchange has lasted too long
         self.served = 0  #: exchanges begun

@@ -4,13 +4,11 @@ the client.
 
 import asyncio
 import weakref
-from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from proxy.net.client_connection import UpstreamConnection
-from proxy.net.pool import Pool
 from proxy.net.reply import BufferedReply, Call, CallLimits, UpstreamAddress, UpstreamFault
 
 CALL = Call(UpstreamAddress("http", "x", 80), "GET", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -57,9 +55,7 @@ class Home:
 @pytest.fixture
 async def connection():
     made = UpstreamConnection(
-        asyncio.get_running_loop(),
-        CallLimits(buffer_bytes=10, head=7, idle=3),
-        cast("Pool", Home()),
+        asyncio.get_running_loop(), CallLimits(buffer_bytes=10, head=7, idle=3), Home()
     )
     made.connection_made(Transport())
     return made
