@@ -156,8 +156,8 @@ class VaultError(Exception):
 
     def __new__(cls, *of: Any, **_: Any) -> Self:
         kind: Any = _CODED.get(of[0], cls) if of and cls is VaultError else cls
-        made: Self = super().__new__(kind)
-        return made
+        error: Self = super().__new__(kind)
+        return error
 
     def __init__(self, code: Code, message: str, details: tuple[Detail, ...] = ()) -> None:
         super().__init__(message)
