@@ -39,7 +39,7 @@ def test_another_environment_than_that_of_the_client_is_told_as_such():
 
 def test_a_busy_instance_is_asked_again():
     with fake_vault() as vault:
-        vault.busy = 2
+        vault.busy = 1
         instance = Remote(vault.url, "client", "secret")
         assert instance.ask("GET", "/api/schemas/contact").status == 200
         instance.close()
