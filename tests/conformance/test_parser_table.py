@@ -22,6 +22,7 @@ EXEMPT: Final = {
     "tokenization.normalize:normalize": "stands in the table by each kind",
     "tokenization.normalize:normalizer": "returns normalize of one kind",
     "crypto.public_keys:parse_certificate": "is given a certificate of the settings, at start and when its file changes",
+    "crypto.public_keys:parse_trust": "as parse_certificate",
     "net.http1.head:parse_request_line": "the first line of what parse_request_head reads, by the same function",
     "cli.health:readiness": "is given an address by who works at the command line",
     "objectstore.bucket_path:parse_bucket_path": "is given an argument of the command line",
