@@ -430,7 +430,7 @@ def in_graph(record: dict[str, str], spell: Spell) -> bytes:
 
 
 def in_several(record: dict[str, str], spell: Spell) -> bytes:
-    return b'{"one": %b,"two":{"id":7,"name":"x"}}' % in_json(record, spell)
+    return b'{"one": %b,"two":{"id":7,"name":null}}' % in_json(record, spell)
 
 
 def references(value: str) -> bytes:
