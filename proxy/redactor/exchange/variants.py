@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import NO_VALUE, PathStep, Value
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation, hidden
@@ -32,6 +32,10 @@ from proxy.tokenization.base import Resolution
 from proxy.vault.proxied import reconcile_absent
 from proxy.vault.vault import Vault
 
+_UNSEEN = (
+    "Nothing was done. The vault does not have this record yet, and you are not shown what the "
+    "application has of {0}: leave {0} out, or have the record adopted first."
+)
 _SEARCHES = "Values kept inside the country cannot be searched from outside."
 
 
@@ -65,10 +69,22 @@ class ViewedExchange(RuleExchange):
         searched = self._search.values if self._search is not None else {}
         try:
             self._permit_search({name for name, _ in searched})
+            self._refuse_unseen()
         except VaultError:
             await self.failed(False)
             raise
         return redacted
+
+    def _refuse_unseen(self) -> None:
+        """Refuse to empty fields of a record that the vault does not have, and whose caller was
+        shown nothing in their places: the application may have their values in the clear.
+        """
+        if self._operation.verb is not Verb.UPDATE:
+            return
+        unknown = [one.tokens.items() for one in self._writes if one.row is None]
+        emptied = {name for tokens in unknown for name, values in tokens if not values}
+        for name in sorted(emptied & self._view.hidden):
+            raise VaultError(Code.VALUE_UNFIT, _UNSEEN.format(name), (Detail(name, "is null"),))
 
     def _permit_search(self, fields: Collection[str]) -> None:
         covered = sorted(filter(self._view.covers, fields))
