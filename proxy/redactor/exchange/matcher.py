@@ -96,6 +96,9 @@ _PATH_IN_QUERY = (
     "The query of the request names a path that a rule protects, and an application may serve it "
     "as that: send the path itself."
 )
+#: The parameter by which WordPress is told a path, and signs of it; PHP reads ``_`` in all.
+_ROUTE = re.compile(rb"[ +]*rest[_. +\[]route")
+_MAY_NAME_ROUTE = re.compile(rb"rest[_. +\[]route|%")
 _NAMED_ELSEWHERE = (
     "A rule of another endpoint before the same application names this request, and none of this "
     "endpoint. Write an operation for it in the file of this one, with 'pass: true' where it is "
@@ -179,7 +182,7 @@ class Matcher:
 
     def _refuse_evasions(
         self,
-        passed: PassRule | None,
+        hit: PassRule | None,
         method: str,
         host: str,
         target: bytes,
@@ -190,14 +193,14 @@ class Matcher:
         """
         query = target.partition(b"?")[2]
         paths = [query.replace(b"&", b"?", 1)] if query[:1] == b"/" else []
-        for part in query.split(b"&") if query.find(b"rest_route=") >= 0 else ():
+        for part in query.split(b"&") if _MAY_NAME_ROUTE.search(query) else ():
             name, _, path = part.partition(b"=")
-            if name == b"rest_route":  # WordPress
+            if _ROUTE.fullmatch(unquote_to_bytes(name)):
                 paths += [before + unquote_to_bytes(path) for before in (b"/wp-json", b"")]
         if any(isinstance(self.router.match(method, host, one), Match) for one in paths):
             raise VaultError(Code.BAD_REQUEST, _PATH_IN_QUERY)
         override = _override(overrides) if overrides else None
-        for router in self._others(host, target) if passed is None else ():
+        for router in self._others(host, target) if hit is None else ():
             if isinstance(router.match(method, "", target, override), Match):
                 raise VaultError(Code.OPERATION_DENIED, _NAMED_ELSEWHERE)
 

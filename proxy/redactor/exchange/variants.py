@@ -62,7 +62,8 @@ class ViewedExchange(RuleExchange):
     async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """As ``RuleExchange.redact_request``.
 
-        Raises ``VaultError`` (FIELD_HIDDEN, OUTSIDE_COUNTRY) for a search by a hidden field.
+        Raises ``VaultError`` (FIELD_HIDDEN, OUTSIDE_COUNTRY) for a search by a hidden field, and
+        (VALUE_UNFIT) for hidden fields that are emptied of a record that the vault does not have.
         """
         self._refuse_write()
         redacted = await super().redact_request(request, marks)
@@ -83,8 +84,9 @@ class ViewedExchange(RuleExchange):
             return
         unknown = [one.tokens.items() for one in self._writes if one.row is None]
         emptied = {name for tokens in unknown for name, values in tokens if not values}
-        for name in sorted(emptied & self._view.hidden):
-            raise VaultError(Code.VALUE_UNFIT, _UNSEEN.format(name), (Detail(name, "is null"),))
+        if unseen := sorted(emptied & self._view.hidden):
+            details = tuple([Detail(name, "is empty, and not shown to you") for name in unseen])
+            raise VaultError(Code.VALUE_UNFIT, _UNSEEN.format(", ".join(unseen)), details)
 
     def _permit_search(self, fields: Collection[str]) -> None:
         covered = sorted(filter(self._view.covers, fields))

@@ -74,6 +74,8 @@ def test_a_rule_of_another_endpoint_before_the_same_application_is_not_evaded(
         ("/index.php?/users/1", True), ("/?/users/1&x=2", True), ("/a/b.php?/Users/%31", True),
         ("/?rest_route=/wp/v2/people", True), ("/?x=1&rest_route=%2Fwp%2Fv2%2Fpeople", True),
         ("/index.php?rest_route=/users/1", True), ("/?rest_route=/wp/v2/posts", False),
+        ("/?x&rest.route=/users/1", True), ("/?%72est%5Froute=/users/1", True),
+        ("/?+rest%20route=/users/1", True), ("/?unrest_route=/users/1&y=%20", False),
         ("/index.php?/other", False), ("/?q=/users/1", False), ("/login?next=/users/1", False),
     ],
 )  # fmt: skip
