@@ -92,13 +92,9 @@ def cookies_in(endpoint: Endpoint, headers: Sequence[tuple[bytes, bytes]]) -> bo
 
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
-_PATH_IN_QUERY = (
-    "The query of the request names a path that a rule protects, and an application may serve it "
-    "as that: send the path itself."
-)
-#: The parameter by which WordPress is told a path, and signs of it; PHP reads ``_`` in all.
+_PATH_IN_QUERY = "The query names a path that a rule protects: send the path itself."
+#: The parameter by which WordPress is told a path; PHP reads ``_`` in all.
 _ROUTE = re.compile(rb"[ +]*rest[_. +\[]route")
-_MAY_NAME_ROUTE = re.compile(rb"rest[_. +\[]route|%")
 _NAMED_ELSEWHERE = (
     "A rule of another endpoint before the same application names this request, and none of this "
     "endpoint. Write an operation for it in the file of this one, with 'pass: true' where it is "
@@ -193,7 +189,7 @@ class Matcher:
         """
         query = target.partition(b"?")[2]
         paths = [query.replace(b"&", b"?", 1)] if query[:1] == b"/" else []
-        for part in query.split(b"&") if _MAY_NAME_ROUTE.search(query) else ():
+        for part in query.split(b"&") if b"%" in query or b"route" in query else ():
             name, _, path = part.partition(b"=")
             if _ROUTE.fullmatch(unquote_to_bytes(name)):
                 paths += [before + unquote_to_bytes(path) for before in (b"/wp-json", b"")]
