@@ -2,13 +2,14 @@ import io
 import json
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 from proxy import __version__
-from proxy.cli import commands, main
+from proxy.cli import SUMMARIES, commands, main
 from proxy.cli.command import (
     Arguments,
     Command,
@@ -123,6 +124,26 @@ def test_a_group_without_its_subcommand_shows_them_and_is_wrong_usage(capsys):
     assert execute(group, ["group"]) == 2
     assert "Does one thing." in capsys.readouterr().err
     assert execute(group, ["group", "one"]) == 0
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself(capsys):
+    assert {name: command.summary for name, command in commands().items()} == SUMMARIES
+    assert main([]) == 2
+    assert {*SUMMARIES} <= {*capsys.readouterr().err.split()}
+
+
+@table("words", [["--version"], ["--help"], [], ["xyzzy"], ["-x"]])
+def test_what_runs_no_command_loads_none(words):
+    code = f"import sys, proxy.cli; proxy.cli.main({words}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("proxy.")}
+    assert loaded - {"proxy.functions"} == {"proxy.cli", "proxy.cli.command", "proxy.errors"}
+
+
+def test_a_command_behind_a_wrong_option_is_asked_what_it_knows(capsys):
+    assert main(["-x", "serve"]) == 2
+    assert "usage: domicile serve" in (told := capsys.readouterr().err)
+    assert "--upstream" in told
 
 
 def test_the_version_is_that_of_the_package(capsys):
