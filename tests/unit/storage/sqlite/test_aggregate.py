@@ -6,9 +6,7 @@ import pytest
 from proxy.storage.query import (
     MATCH_ALL,
     AggregateFunction,
-    AggregateGroup,
     AggregateMetric,
-    Any,
     Compare,
     Compared,
     Grouping,
@@ -43,24 +41,6 @@ def connection() -> Iterator[sqlite3.Connection]:
     connection.execute("UPDATE tables SET rows = 20")
     yield connection
     connection.close()
-
-
-def test_groups_come_with_their_figures_page_by_page(connection: sqlite3.Connection) -> None:
-    query = Grouping(MATCH_ALL, 0, ("city",), (COUNT, SUM), 2, ("c4",))
-    assert sqlite_aggregate(connection, SQL, query) == [
-        AggregateGroup(("c5",), (2, 20), 5),
-        AggregateGroup(("c6",), (2, 22), 6),
-    ]
-    assert sqlite_aggregate(connection, SQL, query._replace(after=("c9",))) == []
-
-
-def test_without_keys_there_is_one_group(connection: sqlite3.Connection) -> None:
-    query = Grouping(MATCH_ALL, 0, (), (COUNT, SUM, LEAST, MOST), 5)
-    assert sqlite_aggregate(connection, SQL, query) == [AggregateGroup((), (20, 210, 1, 20), 1)]
-    assert sqlite_aggregate(connection, SQL, query._replace(where=Any(()))) == [
-        AggregateGroup((), (0, 0, None, None), 0)
-    ]
-    assert sqlite_aggregate(connection, SQL, query._replace(after=())) == []
 
 
 def test_many_rows_are_taken_in_parts_and_added_up(

@@ -131,17 +131,6 @@ def test_taken_hashes_are_named_in_the_order_of_the_change(connection: WriterCon
     assert outcome.hashes == (h("b"), h("a"))
 
 
-def test_a_key_moves_within_one_group(connection: WriterConnection) -> None:
-    run(connection, [Insert(live(1, "k"))], [insert(2)], [insert(3)])
-    moves: list[list[Change]] = [
-        [Release(h("k"), rid, rid), Bind(rid, h("k"), b"sealed", rid)] for rid in (2, 3)
-    ]
-    assert run(connection, *moves) is None
-    assert connection.execute(f"SELECT rid FROM r_{TABLE} WHERE key IS NOT NULL").fetchall() == [
-        (3,)
-    ]
-
-
 @pytest.mark.parametrize(
     "broken",
     [

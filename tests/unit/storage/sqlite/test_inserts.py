@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.storage.changes import Attach, Detach, Insert, Remove, UpdateFile
-from proxy.storage.rows import File, Past, StoredReply
-from proxy.storage.sqlite.apply import apply_group, run_file_change
+from proxy.storage.changes import Attach, Insert, Remove
+from proxy.storage.rows import File
+from proxy.storage.sqlite.apply import apply_group
 from proxy.storage.sqlite.inserts import (
     AGE,
     Inserts,
@@ -165,36 +165,3 @@ def test_a_removal_looks_for_past_and_files_only_where_there_were_any() -> None:
 
 def test_what_is_not_known_is_taken_for_used() -> None:
     assert (Used().past, Used().files) == (True, True)
-
-
-def test_files_change_one_after_the_other() -> None:
-    connection, sql = connect(), Statements(LAYOUT)
-    connection.execute(sql.insert, sql.stored(live(1, "k")))
-    assert run_file_change(connection, sql, Attach(FILE))
-    assert run_file_change(
-        connection, sql, UpdateFile(FILE._replace(object="two", created_at=99), 1)
-    )
-    assert not run_file_change(connection, sql, UpdateFile(FILE, 2))
-    (raw,) = connection.execute(sql.file_scan, (b"", 9)).fetchall()
-    assert File(*raw) == FILE._replace(object="two")
-    assert not run_file_change(connection, sql, Detach(2, FILE.file_id))
-    assert run_file_change(connection, sql, Detach(1, FILE.file_id))
-    assert connection.execute("SELECT object FROM doomed ORDER BY id").fetchall() == [
-        ("one",),
-        ("two",),
-    ]
-    connection.close()
-
-
-def test_past_versions_and_replies_go_in_and_out() -> None:
-    connection, sql = connect(), Statements(LAYOUT)
-    past, reply = (
-        Past(1, 2, h("k"), 3, h("s"), b"body"),
-        StoredReply(h("k"), 9, b"digest", b"sealed"),
-    )
-    connection.execute(sql.inscribe, past)
-    connection.execute(sql.remember, (*reply, 0))
-    assert [Past(*raw) for raw in connection.execute(sql.past, (h("k"), 9, 0))] == [past]
-    assert [StoredReply(*raw) for raw in connection.execute(sql.reply, (h("k"), 8))] == [reply]
-    assert sql.prune(connection, 4, 9, 5) == 2
-    connection.close()

@@ -8,35 +8,8 @@ from sqlite3 import Connection
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.storage.query import MATCH_ALL, Order, RowPage, Select
-from proxy.storage.sqlite.select import Readers, scan_rows, sqlite_select
-from proxy.storage.sqlite.statements import Statements
-from proxy.storage.sqlite.where import add_functions
-from tests.support.groups import connect
+from proxy.storage.sqlite.select import Readers
 from tests.support.patience import PATIENCE
-from tests.support.rows import LAYOUT, live, row
-
-
-def test_rows_come_in_order_and_in_pages() -> None:
-    connection, sql = add_functions(connect()), Statements(LAYOUT)
-    cells = ((1, "b", 2**62), (2, None, None), (3, "b", 2**62), (4, "a", -(2**62)))
-    rows = {
-        rid: live(rid, rid)._replace(cells=(None, city, visits, None))
-        for rid, city, visits in cells
-    }
-    for one in (*rows.values(), row(9)):
-        connection.execute(sql.insert, sql.stored(one))
-    connection.execute("UPDATE tables SET rows = 5")
-    page = sqlite_select(
-        connection, sql, Select(MATCH_ALL, 0, (Order("city", descending=True),), 2, 1)
-    )
-    assert page == RowPage([rows[3], rows[4]], 4, more=True)
-    assert sqlite_select(connection, sql, Select(MATCH_ALL, 0, limit=0, counted=False)) == RowPage(
-        [], 0, more=True
-    )
-    assert [one.rid for one in scan_rows(connection, sql, 3, 9)] == [4, 9]
-    connection.close()
-
 
 #: Runs until it is stopped.
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"

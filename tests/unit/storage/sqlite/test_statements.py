@@ -3,20 +3,12 @@ import sqlite3
 from asyncio import Future
 from collections.abc import Sequence
 
-import pytest
-
-from proxy.errors import Code, VaultError
 from proxy.storage.changes import Attach, Change, Insert, Remove, StageRow
 from proxy.storage.rows import (
     Column,
     ColumnType,
     File,
-    Row,
-    RowState,
-    Staged,
-    StagedKind,
     TableLayout,
-    read_staged,
 )
 from proxy.storage.sqlite.apply import apply_group
 from proxy.storage.sqlite.statements import (
@@ -27,11 +19,10 @@ from proxy.storage.sqlite.statements import (
     empty,
     is_complete,
     make,
-    statements,
     table_columns,
 )
 from tests.support.groups import connect
-from tests.support.rows import COLUMNS, LAYOUT, TABLE, h, live, outlived, row, staged
+from tests.support.rows import COLUMNS, LAYOUT, TABLE, h, live, outlived, staged
 from tests.support.table import table
 
 
@@ -82,18 +73,6 @@ def test_every_question_walks_an_index(name: str, index: str) -> None:
     assert any(index in line for line in plan), plan
     assert not any(line.startswith("SCAN") and "CONSTANT" not in line for line in plan), plan
     assert not any("TEMP B-TREE FOR ORDER" in line for line in plan if name != "staged"), plan
-    connection.close()
-
-
-def test_a_row_goes_in_and_out() -> None:
-    connection, sql = connect(), Statements(LAYOUT)
-    written = live(5, "k")._replace(cells=(h("m"), "x", 1, "2.5"))
-    connection.execute(sql.insert, sql.stored(written))
-    (raw,) = connection.execute(sql.rows.single, (5,)).fetchall()
-    found = sql.read(raw)
-    assert found == written
-    assert (type(found), type(found.state)) == (Row, RowState)
-    assert all(type(cell) is not RowState for cell in sql.stored(row(1)))
     connection.close()
 
 
@@ -165,12 +144,6 @@ def test_a_key_is_found_though_the_row_that_had_it_lately_has_another_of_them() 
     assert {one[1] for one in sql.look_up(wanted, listed)} == {*wanted}
 
 
-def test_a_staged_change_is_read() -> None:
-    assert read_staged((1, 2, 2, 3, None, 1, b"")) == Staged(
-        1, 2, StagedKind.DELETE, 3, None, True, b""
-    )
-
-
 def test_make_is_idempotent_and_adds_what_is_missing() -> None:
     connection = connect()
     assert is_complete(connection, LAYOUT)
@@ -216,22 +189,6 @@ def test_names_of_tables_and_indexes_never_meet() -> None:
             connection,
             TableLayout(name, (Column("rid", ColumnType.TEXT), Column("x_rid", ColumnType.TEXT))),
         )
-    connection.close()
-
-
-def test_another_type_is_refused() -> None:
-    connection = connect()
-    with pytest.raises(VaultError) as caught:
-        is_complete(connection, TableLayout(TABLE, (Column("email", ColumnType.DECIMAL),)))
-    assert caught.value.code is Code.BAD_STORE
-    connection.close()
-
-
-def test_columns_that_the_layout_drops_are_cleared_by_replace() -> None:
-    connection = connect()
-    sql = statements(connection, TableLayout(TABLE, COLUMNS[:1]))
-    assert "x_city = NULL" in sql.replace
-    assert "x_email = ?" in sql.replace
     connection.close()
 
 

@@ -1,4 +1,3 @@
-import asyncio
 import sqlite3
 from pathlib import Path
 
@@ -8,7 +7,6 @@ from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks
 from proxy.storage.changes import Bind, Change, Insert, Release, Remove
 from proxy.storage.sqlite.store import SqliteStore, open_sqlite
-from proxy.storage.sqlite.writer import WriterLimits
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
 
 
@@ -58,14 +56,6 @@ async def test_ensure_of_what_is_there_does_not_write(tmp_path: Path) -> None:
     before = log.stat().st_size
     await store.ensure(LAYOUT)
     assert log.stat().st_size == before
-    await store.close()
-
-
-async def test_a_commit_waits_for_room(tmp_path: Path) -> None:
-    store = await opened(tmp_path / "vault.db")
-    store._writer._limits = WriterLimits(waiting=2)
-    await asyncio.gather(*(store.commit(TABLE, [insert(rid)]) for rid in range(1, 200)))
-    assert (await store.count(TABLE))[0] == 199
     await store.close()
 
 

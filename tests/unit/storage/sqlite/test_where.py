@@ -4,7 +4,7 @@ from typing import Any as Anything
 
 import pytest
 
-from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Where
+from proxy.storage.query import All, Any, Compare, Compared, Holds, Is, Where
 from proxy.storage.rows import ColumnValue
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.where import add_functions, condition, join_conditions
@@ -78,13 +78,3 @@ def test_conditions_of_any_depth_fit(connection: sqlite3.Connection) -> None:
     assert found(connection, All((*many[:2], Is("city", ("b",))))) == [2]
     assert join_conditions([], "AND") == ("1", [])
     assert join_conditions([], "OR") == ("0", [])
-
-
-def test_the_token_index_holds_all_or_not_all(connection: sqlite3.Connection) -> None:
-    put(connection, "a", "b", "c")
-    pairs = [(h("x"), 1), (h("y"), 1), (h("x"), 2)]
-    connection.executemany(Statements(LAYOUT).shares.single, pairs)
-    assert found(connection, Indexed((h("x"), h("y"), h("x")))) == [1]
-    assert found(connection, Indexed((h("x"), h("y")), negated=True)) == [2, 3]
-    assert found(connection, Indexed(())) == [1, 2, 3]
-    assert found(connection, Indexed((), negated=True)) == []
