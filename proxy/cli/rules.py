@@ -330,8 +330,7 @@ def show_coverage(arguments: Arguments) -> int:
     }
     paths = [one["path"] for one in data["unknown"]]
     names = [one["parameter"] for one in data["parameters"] if one["place"] == "query"]
-    keeping = any(one.keeps for one in rules.entities)
-    data["versions"] = [] if keeping else version_signs(paths, names)
+    data["versions"] = [] if any(e.keeps for e in rules.entities) else version_signs(paths, names)
     command.show(arguments, data, _lines(data))
     return OK if data["ok"] else FAULT
 
@@ -343,7 +342,8 @@ def _lines(data: dict[str, Any]) -> list[str]:
             shared = f" (of the {one['rules']} rules of this path)" if one.get("rules") else ""
             used = one["since"] or "never", f"{one['count']}{shared}"
             part = f", {one['place']} {one['parameter']}" if "place" in one else ""
-            rows.append((what, one["endpoint"], one["match"] + part, "", "", *used))
+            when = f" when {one['when']}" if "when" in one else ""
+            rows.append((what, one["endpoint"], f"{one['match']}{when}{part}", "", "", *used))
     for one in data["parameters"]:
         request = f"{one['match']}, {one['place']} {one['parameter']}"
         suspected = ", ".join(one["suspected"]) or "none"

@@ -16,7 +16,13 @@ import msgspec
 from proxy.clock import Clock
 from proxy.redactor.coverage import WatchedMember, joined_members, may_name
 from proxy.redactor.rules import Operation, Rule, RuleSet
-from proxy.redactor.tools.explain import EffectiveRule, RuleFinder, as_data, passed_places
+from proxy.redactor.tools.explain import (
+    EffectiveRule,
+    RuleFinder,
+    as_data,
+    passed_places,
+    when_in_text,
+)
 from proxy.telemetry.metrics import MetricCell, Metrics
 
 _REQUESTS = "domicile_requests_total"
@@ -329,6 +335,7 @@ def _rule(rule: Rule, uses: Mapping[_Key, RuledUse]) -> dict[str, Any]:
         "at": str(rule.position),
         "since": instant_in_words(use.since) if use else None,
         "count": use.count if use else 0,
+        **({"when": when_in_text(rule)} if rule.when else {}),
     }
 
 

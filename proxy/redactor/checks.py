@@ -86,14 +86,18 @@ class Outline:
         #: themselves: none can lie behind another.
         self.flat = item is not None and not (self._root.end or self._root.goes_on or item.goes_on)
 
-    def strayed(self, body: bytes) -> bool:
-        """Whether a valid JSON document deviates on the way to a protected place."""
+    def strayed(self, body: bytes) -> str:
+        """Where a valid JSON document deviates on the way to a protected place; empty: nowhere.
+
+        A JSON Pointer with ``*`` for names outside the rule, or ``the body``.
+        """
         if self.flat and body.startswith(b"{"):
-            return False
+            return ""
         try:
-            return _strayed([self._root], body.strip(_WHITE))
+            place = _strayed([self._root], body.strip(_WHITE))
         except msgspec.DecodeError:  # half of a surrogate pair, somewhere
-            return _strayed([self._root], replace_surrogates(body).strip(_WHITE))
+            place = _strayed([self._root], replace_surrogates(body).strip(_WHITE))
+        return "" if place is None else place or "the body"
 
 
 def _end(start: _Node, path: Path) -> None:
@@ -102,52 +106,53 @@ def _end(start: _Node, path: Path) -> None:
         node.end = True
 
 
-def _strayed(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
+def _strayed(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> str | None:
+    """The steps from here to a deviation; ``None``: there is none."""
     if not any(node.expects for node in nodes) or any(node.end for node in nodes):
-        return False
+        return None
     kind = memoryview(raw)[0]
     if kind == 0x7B:  # {
         return _object([*nodes, *(node.item for node in nodes if node.item)], raw)
     if kind == 0x5B:  # [
         return _array(nodes, raw)
-    return bytes(raw) not in _NOTHING
+    return None if bytes(raw) in _NOTHING else ""
 
 
-def _object(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
+def _object(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> str | None:
     every = [node.each for node in nodes if node.each]
     leads = bool(every) or any(node.names or node.item for node in nodes)
     if leads and not any(node.goes_on for node in nodes):
-        return False
+        return None
     members = _MEMBERS.decode(raw)
     if not leads:
-        return bool(members)
+        return "" if members else None
     further = {
         name
         for node in nodes
         for name, child in node.names.items()
         if not child.end and name in members
     }
-    names = members if every else further
-    return any(
-        _strayed(
-            [*every, *(node.names[name] for node in nodes if name in node.names)], members[name]
-        )
-        for name in names
-    )
+    for name in members if every else further:
+        named = [node.names[name] for node in nodes if name in node.names]
+        steps = _strayed([*every, *named], members[name])
+        if steps is not None:
+            return f"/{name.replace('~', '~0').replace('/', '~1') if named else '*'}{steps}"
+    return None
 
 
-def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
+def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> str | None:
     every = [one for node in nodes for one in (node.each, node if node.item else None) if one]
     if any(following.end for following in every):
-        return False
+        return None
     elements = _ELEMENTS.decode(raw)
     indexed = [node.indexes for node in nodes if node.indexes]
     if not every and not indexed:
-        return bool(elements)
-    return any(
-        _strayed([*every, *(places[at] for places in indexed if at in places)], element)
-        for at, element in enumerate(elements)
-    )
+        return "" if elements else None
+    for at, element in enumerate(elements):
+        steps = _strayed([*every, *(places[at] for places in indexed if at in places)], element)
+        if steps is not None:
+            return f"/{at}{steps}"
+    return None
 
 
 # A body on a matched request whose rule names no body, such as that of a DELETE or a search.

@@ -83,7 +83,7 @@ _ROUTES: Final = frozenset(
         "supplier suppliers teachers treatments trips visitors volunteers trash trashed deleted "
         "archived undelete unarchive untrash purge accounts catalogue catalogues shipping username "
         "voucher vouchers wishlists manager collection types relations actions publish unpublish "
-        "discard me"
+        "discard me wp xmlrpc wp-comments-post"
     ).split()
 )
 
@@ -97,6 +97,8 @@ _FILE: Final = re.compile(
     r"(.+)(\.(?:css|js|mjs|map|png|jpe?g|gif|svg|webp|avif|ico|woff2?|ttf|otf|eot|html?|json|xml|csv|pdf|txt|zip|mp[34]|webm|wasm|php|aspx?|jsp))",
     re.DOTALL | re.IGNORECASE,
 )
+#: Endings of programs, whose names are words of the application as those of paths are.
+_PROGRAMS: Final = frozenset({".php", ".asp", ".aspx", ".jsp"})
 
 
 class PathShapes:
@@ -133,13 +135,17 @@ class PathShapes:
         return shape
 
     def _look(self, text: str) -> tuple[str, str]:
-        pieces = text.lower().split("-")  # such as content-manager
-        public = text.lower() in self._words or all(one in self._words for one in pieces)
-        if public or _VERSION.fullmatch(text) or _IDENTIFIER.fullmatch(text):
+        if self._public(text) or _VERSION.fullmatch(text) or _IDENTIFIER.fullmatch(text):
             return "", text
         file = _FILE.fullmatch(text)
         name, ending = (file[1], file[2].lower()) if file else (text, "")
+        if ending in _PROGRAMS and self._public(name):  # such as users.php
+            return "", f"{name}{ending}"
         return ("word" if _WORD.fullmatch(name) else "id"), ending
+
+    def _public(self, text: str) -> bool:
+        pieces = text.lower().split("-")  # such as content-manager
+        return text.lower() in self._words or all(one in self._words for one in pieces)
 
 
 def _words_of(templates: Iterable[str]) -> set[str]:

@@ -145,7 +145,9 @@ def _other_language(text: str) -> str | None:
 
 
 def _forbidden(character: str) -> str:
-    if character in "?#":
+    if character == "#":
+        return "a path ends before '#', which browsers do not send"
+    if character == "?":
         return "a path ends before '?'; name query parameters under query:"
     if character == "%":
         return "write the character itself, not its percent-escape; every spelling is matched"

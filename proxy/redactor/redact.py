@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.redactor import content_coding, form
 from proxy.redactor.checks import refuse_patch
@@ -178,12 +178,14 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
             f"The request matches {plan.operation.label}, and an object or array stands where "
             "its id belongs.",
         )
-    if media is _JSON and plan.request.outline.strayed(request.body):
+    if media is _JSON and (place := plan.request.outline.strayed(request.body)):
         raise VaultError(
             Code.VALUE_UNFIT,
-            f"The request matches {plan.operation.label}, but something else stands where its rule "
-            "goes on to a protected place, such as a text in place of an array: send it as the "
-            "rule has it, or name that place as a field.",
+            f"The request matches {plan.operation.label}, but at {place} something else stands "
+            "where its rule goes on to a protected place, such as a text in place of an array: "
+            "send it as the rule has it, name that place as a field, or, in a list of commands, "
+            "write the place with '..' (each: \"$..lines\").",
+            (Detail(place, "not what the rule has there"),),
         )
     if plan.unnamed is not None:  # the body holds ids and nothing else that a rule names
         plan.unnamed.refuse(request.headers, request.body)

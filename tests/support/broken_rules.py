@@ -257,7 +257,7 @@ OPERATION: list[Case] = [
     ("complete list of a shared schema", with_operations('▲{match: GET /n, read: note, response: {each: "$[*]", id: $.id, complete: true}}').replace("  note:\n", "  memo: {schema: note, fields: {text: {kind: text}}}\n  note:\n"), ("give the entity a 'schema' of its own",)),
     ("stream of another kind", with_operations('{match: GET /n, read: note, response: {stream: ▲xml}}'), ("write ndjson, sse or multipart",)),
     ("small shape in a stream without id", with_operations('{match: GET /n, read: contact, ▲response: {each: $, stream: ndjson}}'), ("born has the token shape date",)),
-    ("place outside of the objects", with_operations('{match: POST /n, create: note, request: {each: "$.n[*]", fields: {text: ▲$.t}}}'), ("write $.n[*].text",)),
+    ("place outside of the objects", with_operations('{match: POST /n, create: note, request: {each: "$.n[*]", fields: {text: ▲$.t}}}'), ("write $.n[*].t",)),
     ("place of another field", with_operations("{match: POST /n, create: contact, request: {fields: {name: ▲$.email}}}"), ("name overlaps email",)),
     ("form member of no field", with_operations("{match: POST /n, create: note, request: {form: {t: ▲txt}}, response: {id: $.id}}"), ("did you mean 'text'?",)),
     ("tie of member patterns", with_operations('{match: PUT /n, update: contact, id: form id, request: {form: {"a*": email, ▲"*a": '
@@ -300,6 +300,7 @@ OPERATION: list[Case] = [
     ("one parameter of two objects", with_operations("{match: GET /n, objects: [{read: contact, query: {q: email}, response: {object: $.a, id: $.id}}, {read: contact, ▲query: {q: email}, response: {object: $.b, id: $.id}}]}"), ("the parameter 'q'",)),
     ("unknown key of an object", with_operations("{match: POST /n, objects: [{create: note, request: {object: $.a}}, {create: contact, request: {object: $.b}, ▲when: {$.x: 1}}]}"), ("unknown key 'when' in object",)),
     ("id in a request header", with_operations('{match: "PUT /n", update: note, id: ▲"header If-Match {id}"}'), ("no request names its record in if-match",)),
+    ("anchor behind a path", with_operations("{match: POST /n, create: note, response: {id: ▲'header Location /p/#n-{id}'}}"), ("write #n-{id}",)),
     ("address without id", with_operations("{match: POST /n, create: note, response: {id: ▲header Location /n}}"), ("one placeholder",)),
     ("id inside an address of the body", with_operations('{match: POST /n, create: note, response: {id: ▲"$.url /n"}}'), ("one placeholder",)),
     ("one header for a list", with_operations('{match: GET /n, read: note, response: {each: "$[*]", id: ▲"header Content-Location /n/{id}"}}'), ("a header field names one record",)),

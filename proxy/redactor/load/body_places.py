@@ -209,7 +209,8 @@ def _check_places(body: BodyPlace, section: Section, faults: RuleFaults) -> None
                 own[name].at,
                 "places under 'fields' count from the document's root, and this one is outside "
                 "of the objects at "
-                f"{spell(start)}, so it belongs to none of them; write {spell(start)}.{name}",
+                f"{spell(start)}, so it belongs to none of them; write "
+                f"{spell((*start, *body.anchored[name][-1:]))}",
             )
 
 

@@ -209,8 +209,13 @@ def _check_address(template: str) -> None:
     """Raise ``ValueError`` for an address that is not a path with one placeholder, the id, in it or
     in its one parameter.
     """
+    path, anchored, anchor = template.partition("#")
+    if path and anchored:
+        raise ValueError(f"an id behind '#' is told whatever the path is; write #{anchor}")
     path, mark, member = template.partition("?")
     name, _, value = member.partition("=")
+    if path[:1] == "#" and not mark:  # a page with many records and an anchor for each
+        path = f"/{path[1:].lstrip('/')}"
     parts = [parse_template(path), *([parse_template(f"/{value}")] if value else ())]
     if (
         sum(len(part.names) for part in parts) != 1
@@ -220,7 +225,8 @@ def _check_address(template: str) -> None:
     ):
         raise ValueError(
             f"the address '{template}' must have one placeholder, the id: /contacts/{{id}}, or "
-            "/contact.php?id={id} with the one parameter that tells it"
+            "/contact.php?id={id} with the one parameter that tells it, or #contact-{id} for "
+            "what stands behind the '#' of any path"
         )
 
 

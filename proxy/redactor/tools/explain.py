@@ -359,6 +359,11 @@ def when_in_words(rule: Rule) -> list[tuple[str, list[str]]]:
     return [(_looks_at(one), sorted(value.text for value in one.values)) for one in rule.when]
 
 
+def when_in_text(rule: Rule) -> str:
+    """The conditions of a rule in one text: ``$.method: add, rename``."""
+    return "; ".join(f"{place}: {', '.join(values)}" for place, values in when_in_words(rule))
+
+
 def _looks_at(condition: Condition) -> str:
     if condition.source is ConditionSource.BODY:
         return spell(condition.path)

@@ -19,6 +19,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
     hints += [numbers_and_pattern(one.name, one.fields.values()) for one in rules.entities]
     hints += map(_lower_cased, rules.entities)
+    hints += map(_not_addresses, rules.entities)
     hints += [_versions(one, rules) for one in rules.entities]
     hints += [_believable(one, rules) for one in rules.entities]
     hints += [_dates_in_lists(one, rules) for one in rules.entities]
@@ -83,6 +84,26 @@ def _lower_cased(entity: Entity) -> str:
     return (
         f"{', '.join(names)} of {entity.name}: many applications store such names in lower case, "
         "and a token with capitals is not restored then; write token: lower"
+        if names
+        else ""
+    )
+
+
+#: Names of fields that hold addresses of the web, and of the shape whose tokens can be one.
+_ADDRESSES: Final = re.compile(r"(?i)(?:\w*_)?(?:url|uri|website|homepage|web_?site)")
+
+
+def _not_addresses(entity: Entity) -> str:
+    """A hint about tokens that applications complete to an address; empty for none."""
+    names = [
+        one.name
+        for one in entity.fields.values()
+        if _ADDRESSES.fullmatch(one.name) and one.shape.name not in ("template", "plain", "fixed")
+    ]
+    return (
+        f"{', '.join(names)} of {entity.name}: many applications put http:// before what is no "
+        "web address, and each form that is saved adds one more to the value then; write token: "
+        '{shape: template, template: "https://[a-z0-9]{22}.example/"}'
         if names
         else ""
     )

@@ -168,6 +168,8 @@ def test_a_count_of_several_rules_of_one_path_says_so(clock: ManualClock) -> Non
         ("GET /a", 0, None), ("POST /b", 2, 2),
     ]  # fmt: skip
     assert [(one["count"], one["rules"]) for one in data["passed"]] == [(2, 2)]
+    whens = [one.get("when") for one in (*data["ruled"], *data["passed"])]
+    assert whens == [None, "form action: delete", "form action: mark"]
 
 
 def test_arguments_of_a_field_of_graphql_that_no_rule_names_are_in_the_report(

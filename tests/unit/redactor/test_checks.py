@@ -15,7 +15,7 @@ ROOT: Path = ()
 
 def strayed(
     body: str, *leaves: Path, objects: Path | None = ROOT, anchored: tuple[Path, ...] = ()
-) -> bool:
+) -> str:
     return Outline(objects, leaves, anchored).strayed(body.encode())
 
 
@@ -69,6 +69,32 @@ def test_objects_deeper_in_the_document_and_places_from_its_root() -> None:
         '{"meta": {"mail": "x"}, "data": 5}', objects=None, anchored=(("meta", "mail"),)
     )
     assert not strayed("5", objects=None)
+
+
+def test_the_place_of_a_deviation_is_told_without_names_outside_the_rule() -> None:
+    told = {'{"tags": 5}': "/tags", '[{}, {"tags": -1}]': "/1/tags", "7": "the body"}
+    assert {body: strayed(body, TAGS) for body in told} == told
+    assert strayed('{"Ann": "x"}', (PathStep.MEMBERS, "n")) == "/*"
+    assert strayed('{"a/b": "x"}', ("a/b", "n")) == "/a~1b"
+
+
+# Frameworks send what becomes of related records as commands (Tryton, Odoo).
+COMMANDS = {"params": [[5], {"lines": [["write", [3], {"name": "Zorbina"}, [4], {"name": "Yrsa"}], ["create", [{"name": "Xenia"}]], ["delete", [9]]]}]}  # fmt: skip
+
+
+async def test_a_list_of_commands_is_refused_with_the_place_or_followed_at_any_depth():
+    way = "{{match: POST /rpc, create: p, request: {{each: '{}'}}, response: {{id: $.id}}}}"
+    one = await desk(way.format("$.params[1].lines[*][1][*]"))
+    with pytest.raises(VaultError) as caught:
+        await one.send("POST /rpc", COMMANDS)
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert [detail.source for detail in caught.value.details] == ["/params/1/lines/0/1/0"]
+    assert "at /params/1/lines/0/1/0 something else" in caught.value.message
+    one = await desk(way.format("$.params[1]..lines"))
+    call = await one.send("POST /rpc", COMMANDS)
+    assert [name in str(call.json) for name in ("Zorbina", "Yrsa", "Xenia")] == [False] * 3
+    changed, added, gone = call.json["params"][1]["lines"]
+    assert (changed[:2], changed[3], added[0], gone) == (["write", [3]], [4], "create", ["delete", [9]])  # fmt: skip
 
 
 def test_two_paths_through_one_place_allow_what_either_expects() -> None:

@@ -25,7 +25,7 @@ def test_segments_are_literal_mixed_one_or_rest():
         ("a", "begins with"),
         ("/a b", "no spaces"),
         ("/a?b", "query:"),
-        ("/a#b", "query:"),
+        ("/a#b", "browsers do not send"),
         ("/a%20", "every spelling"),
         ("/a;v=1", "';' parameters"),
         ("/a\\b", "backslashes"),

@@ -212,6 +212,12 @@ def test_the_declared_type_tells_how_tokens_stand_in_it(kind, wanted):
         ("/p.php?id={id}", b"/p.php?id=", []),
         ("/p.php?id={id}", b"/q.php?id=17", []),
         ("/p.php?id={id}", b"/p.php/17?x=1", []),
+        ("#comment-{id}", b"https://app.example/hello-world/?x=1#comment-17", ["17"]),
+        ("#comment-{id}", b"/2026/11/hello/#comment-a%20b", ["a b"]),
+        ("#comment-{id}", b"/comment-17", []),
+        ("#comment-{id}", b"/p/#comment-17/18", []),
+        ("#comment-{id}", b"/p/#respond", []),
+        ("#/p/{id}", b"/app#/p/17", ["17"]),
     ],
 )
 def test_ids_in_an_address(template, address, ids):

@@ -48,6 +48,21 @@ async def test_an_accepted_form_that_is_redirected_shows_what_is_new():
     assert await record(one, stored) != ANN
 
 
+async def test_the_anchor_of_a_redirect_names_the_record():
+    one = await desk(
+        *USUAL[2:],
+        '{match: "POST /posts/{post}/comment", create: p, request: {form: {name: name, note: note}}, '
+        'response: {success: [302], id: "header Location #comment-{id}"}}',
+        fields=FIELDS,
+    )
+    call = await one.send("POST /posts/hello/comment", member_form(**ANN), FORM)
+    await call.answer(302, b"", ((b"Location", b"https://app.example/hello/?a=b#comment-1"),))
+    assert await record(one, call.form) == ANN
+    deleted = await one.send("DELETE /p/1")
+    await deleted.answer(204, b"")
+    assert await one.counts() == (0, 0, 0), "a delete finds it"
+
+
 @table(
     ("answer", "kept"),
     [("restore: named", 1), ("success: [200]", 0), ('success: {status: 200, text: "<html"}', 0)],

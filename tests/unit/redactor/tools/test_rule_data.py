@@ -53,6 +53,18 @@ operations:
     assert hint.startswith("login of person: ")
 
 
+def test_addresses_of_the_web_whose_tokens_are_none_are_hinted_at() -> None:
+    rules = """version: 1
+endpoint: {name: crm, upstream: "http://127.0.0.1:3000"}
+entities:
+  person: {fields: {author_url: {kind: text}, website: {kind: text, token: {shape: template, template: "https://[a-z0-9]{22}.example/"}}, name: {kind: name}}}
+operations:
+  - {match: GET /people, read: person, response: {each: "$[*]", id: $.id}}
+"""
+    (hint,) = [one for one in rules_data(load_text(rules))["hints"] if "http://" in one]
+    assert hint.startswith("author_url of person: ")
+
+
 def test_a_pattern_of_a_telephone_number_is_hinted_to_be_not_all_that_is_required() -> None:
     checked = RULES.replace("{kind: email}", "{kind: phone, check: {pattern: '07.*'}}")
     (hint,) = [one for one in rules_data(load_text(checked))["hints"] if "pattern" in one]
