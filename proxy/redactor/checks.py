@@ -87,17 +87,17 @@ class Outline:
         self.flat = item is not None and not (self._root.end or self._root.goes_on or item.goes_on)
 
     def strayed(self, body: bytes) -> str:
-        """Where a valid JSON document deviates on the way to a protected place; empty: nowhere.
+        """Return where a valid JSON document leaves the way to a protected place; empty: nowhere.
 
         A JSON Pointer with ``*`` for names outside the rule, or ``the body``.
         """
         if self.flat and body.startswith(b"{"):
             return ""
         try:
-            place = _strayed([self._root], body.strip(_WHITE))
+            steps = _strayed([self._root], body.strip(_WHITE))
         except msgspec.DecodeError:  # half of a surrogate pair, somewhere
-            place = _strayed([self._root], replace_surrogates(body).strip(_WHITE))
-        return "" if place is None else place or "the body"
+            steps = _strayed([self._root], replace_surrogates(body).strip(_WHITE))
+        return "" if steps is None else steps or "the body"
 
 
 def _end(start: _Node, path: Path) -> None:
@@ -133,10 +133,10 @@ def _object(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> str | None:
         if not child.end and name in members
     }
     for name in members if every else further:
-        named = [node.names[name] for node in nodes if name in node.names]
-        steps = _strayed([*every, *named], members[name])
+        children = [node.names[name] for node in nodes if name in node.names]
+        steps = _strayed([*every, *children], members[name])
         if steps is not None:
-            return f"/{name.replace('~', '~0').replace('/', '~1') if named else '*'}{steps}"
+            return f"/{name.replace('~', '~0').replace('/', '~1') if children else '*'}{steps}"
     return None
 
 

@@ -256,8 +256,8 @@ def id_in_text(template: str, text: str) -> str | None:
     except ValueError:
         return None
     if not parameter:
-        told = f"#{address.fragment}" if template[:1] == "#" else address.path
-        match = pattern.fullmatch(told)
+        text = f"#{address.fragment}" if template[:1] == "#" else address.path
+        match = pattern.fullmatch(text)
         return None if match is None else canonical_uuid(unquote(match[1]))
     values = [value for name, value in parse_qsl(address.query) if name == parameter]
     match = pattern.fullmatch(f"{address.path}?{''.join(values)}")

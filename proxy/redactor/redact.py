@@ -178,14 +178,14 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
             f"The request matches {plan.operation.label}, and an object or array stands where "
             "its id belongs.",
         )
-    if media is _JSON and (place := plan.request.outline.strayed(request.body)):
+    if media is _JSON and (pointer := plan.request.outline.strayed(request.body)):
         raise VaultError(
             Code.VALUE_UNFIT,
-            f"The request matches {plan.operation.label}, but at {place} something else stands "
+            f"The request matches {plan.operation.label}, but at {pointer} something else stands "
             "where its rule goes on to a protected place, such as a text in place of an array: "
             "send it as the rule has it, name that place as a field, or, in a list of commands, "
             "write the place with '..' (each: \"$..lines\").",
-            (Detail(place, "not what the rule has there"),),
+            (Detail(pointer, "not what the rule has there"),),
         )
     if plan.unnamed is not None:  # the body holds ids and nothing else that a rule names
         plan.unnamed.refuse(request.headers, request.body)

@@ -361,7 +361,7 @@ def when_in_words(rule: Rule) -> list[tuple[str, list[str]]]:
 
 def when_in_text(rule: Rule) -> str:
     """The conditions of a rule in one text: ``$.method: add, rename``."""
-    return "; ".join(f"{place}: {', '.join(values)}" for place, values in when_in_words(rule))
+    return "; ".join(f"{where}: {', '.join(values)}" for where, values in when_in_words(rule))
 
 
 def _looks_at(condition: Condition) -> str:

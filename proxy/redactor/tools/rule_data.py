@@ -98,7 +98,9 @@ def _not_addresses(entity: Entity) -> str:
     names = [
         one.name
         for one in entity.fields.values()
-        if _ADDRESSES.fullmatch(one.name) and one.shape.name not in ("template", "plain", "fixed")
+        if _ADDRESSES.fullmatch(one.name)
+        and not SHAPES[one.shape.name].looks_like
+        and one.shape.resolution is not Resolution.CLEAR
     ]
     return (
         f"{', '.join(names)} of {entity.name}: many applications put http:// before what is no "
