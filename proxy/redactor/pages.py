@@ -109,6 +109,29 @@ def is_markup(text: bytes) -> bool:
     return _MARKUP.search(text) is not None
 
 
+#: A sign as a numeric reference, and the signs of a mail address or a word with one of those.
+_ENCODED = (
+    rb"&#0{0,4}(?:3[3-9]|[4-9][0-9]|1[01][0-9]|12[0-6]|[xX](?:[2-6][0-9a-fA-F]|7[0-9a-eA-E]));"
+)
+_SPELLED = re.compile(rb"(?<![\w@.+-])[\w@.+-]*+(?:%b[\w@.+-]*+)++" % _ENCODED, re.ASCII)
+_SIGN = re.compile(rb"[\w@.+-]|%b" % _ENCODED, re.ASCII)
+_ENCODED_SIGN = re.compile(_ENCODED)
+
+
+def in_references(page: bytes) -> Iterator[tuple[str, list[int]]]:
+    """Yield words of which signs stand as numeric references, as those of mail addresses do that
+    robots should not read: as a page shows them, with the begin of each sign and the end of all.
+    """
+    for run in _SPELLED.finditer(page) if b"&#" in page else ():
+        signs = _SIGN.finditer(page, run.start(), run.end())
+        yield _decoded(run[0]), [*(one.start() for one in signs), run.end()]
+
+
+def without_references(text: bytes) -> bytes:
+    """A text with those signs in place of their references."""
+    return _ENCODED_SIGN.sub(lambda one: _decoded(one[0]).encode(), text)
+
+
 def opens_tag(value: str) -> bool:
     """Whether a value would begin a tag if read as HTML, alone or with the text after it."""
     return _TAG.search(value) is not None

@@ -17,7 +17,7 @@ from proxy.redactor.inner_texts import Candidate, XmlText, found_inside, is_read
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import mask_escapes, unescaped, unwrapped
 from proxy.redactor.message import CODECS, Media, cell_writers, write_cell
-from proxy.redactor.pages import Region, acting, is_markup, opens_tag, text
+from proxy.redactor.pages import Region, acting, in_references, is_markup, opens_tag, text
 from proxy.redactor.redact import ParsedBody, Spot
 
 #: Bytes ``start`` to ``end`` become ``content``.
@@ -224,10 +224,25 @@ def candidates(
         elif kind is not EscapingKinds.FORM and len(raw) > 1:
             inside = found_inside(_as_seen(kind, raw), start, quoted, patterns)
             likely.extend(_in_string(raw, start, list(inside)) if quoted else inside)
+    if kind is EscapingKinds.HTML:
+        likely = _with_references(body, likely, patterns)
     if kind is EscapingKinds.CSV:
         writers = cell_writers(body, [(one.text, one.start, one.end) for one in likely])
         return [one._replace(write=write) for one, write in zip(likely, writers, strict=True)]
     return likely if kind is not EscapingKinds.HTML else _written_in(body, likely, wide=wide)
+
+
+def _with_references(
+    page: bytes, items: list[Candidate], patterns: Sequence[re.Pattern[str]]
+) -> list[Candidate]:
+    """Candidates in order, with those of which the page spells signs as numeric references."""
+    spelled = [
+        item._replace(start=at[item.start], end=at[item.end])
+        for word, at in in_references(page)
+        for item in found_inside(word, 0, False, patterns)
+        if b"&" in page[at[item.start] : at[item.end]]
+    ]
+    return sorted([*items, *spelled], key=itemgetter(1)) if spelled else items
 
 
 def _in_xml(
@@ -240,6 +255,7 @@ def _in_xml(
         items = [Candidate(readable, 0, len(page), True, False)]
     else:
         items = list(found_inside(readable, 0, False, patterns))
+        items = _with_references(page, items, patterns) if is_markup(page) else items
     writers = part.writers([(one.start, one.end) for one in items])
     writable = _written_in(page, items, wide=False) if writers.markup else items
     for item in writable if writers.open else ():

@@ -17,6 +17,7 @@ from proxy.offload import each
 from proxy.redactor import restore
 from proxy.redactor.form import write_form_value
 from proxy.redactor.message import Request
+from proxy.redactor.pages import without_references
 from proxy.redactor.redact import BodyObject, Spot, query_spots
 from proxy.redactor.search.sought import SoughtValue
 from proxy.tokenization import SHAPES
@@ -374,14 +375,15 @@ class Words:
         request = request.received or request  # of a value it wrote, the token is not its own
         parts = [request.target, *(value for _, value in request.headers), request.body]
         raw = b"\n".join(parts)
-        unescaped = _ESCAPE.sub(_character, raw)
-        spaced = raw.replace(b"+", b" ")
-        self._forms = (raw, unescaped, unquote_to_bytes(unescaped), unquote_to_bytes(spaced))
+        unescaped, spaced = _ESCAPE.sub(_character, raw), raw.replace(b"+", b" ")
+        bare = [*map(unquote_to_bytes, (unescaped, spaced))]
+        bare += [without_references(one) for one in bare if b"&#" in one]
+        self._forms = (raw, unescaped, *bare)
         self.full = False  #: whether some tokens were not looked for
 
     def others(self, tokens: Sequence[str]) -> Iterator[list[str]]:
-        """The tokens that the request does not hold, neither as they are nor with JSON's escapes or
-        percent-encoded; in parts that take no time. What there is no time for counts as held.
+        """The tokens that the request does not hold, as they are or escaped as JSON, addresses and
+        HTML do; in parts that take no time. What there is no time for counts as held.
         """
         size = 1 + sum(map(len, self._forms))
         most, step = _BYTES // size, min(_PART, 1 + _PART_BYTES // size)

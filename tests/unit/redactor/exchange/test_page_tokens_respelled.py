@@ -2,6 +2,7 @@
 
 import html
 import re
+from urllib.parse import quote
 
 import pytest
 
@@ -200,3 +201,57 @@ async def test_a_number_that_the_index_alone_knows_is_shown_wherever_it_stands()
     listed = [{"id": 5 + at, "phone": number} for at, number in enumerate(numbers)]
     seen = await (await one.send("GET /p")).seen(200, listed)
     assert [person["phone"] for person in seen] == ["91234567", "97654321", "91234567"]
+
+
+# ---- signs as numeric references, as WordPress writes mail addresses against robots
+
+
+def against_robots(text: str, every: int = 3) -> str:
+    """Some signs of a text as numeric references, decimal and hexadecimal, with zeros or without."""
+    forms = ("&#{:03};", "&#{};", "&#x{:x};", "&#X{:02X};")
+    return "".join(
+        forms[at % len(forms)].format(ord(sign)) if at % every else sign
+        for at, sign in enumerate(text)
+    )
+
+
+ANYBODY = '{match: "GET /any", read: p, response: {restore: anywhere}}'
+MAIL = "ann@example.com"
+
+
+@table("every", [2, 3, 100])
+async def test_a_token_with_signs_as_references_is_restored_in_pages(every):
+    one = await desk(USUAL[0], *USUAL[2:], *PAGES, ANYBODY, fields=FIELDS)
+    stored = await one.create({"name": "Ann", "email": MAIL})
+    mail, name = (against_robots(stored[field], every) for field in ("email", "name"))
+    body = (
+        f"<p>&#8222;{name}&#8220; &lt;<a href='mailto:{mail}' title='{name}'>{mail}</a>&gt; a&#64;b"
+    )
+    whole = f"<p>„Ann“ <<a href='mailto:{{}}' title='Ann'>{MAIL}</a>> a@b"
+    assert await page(one, "/text/1", body) == whole.format("ann@example.com")
+    assert await page(one, "/any", body) == whole.format(stored["email"])
+    assert await page(one, "/any", f"<script>x = '{mail}'</script><b c='/{mail}'>") == (
+        f"<script>x = '{stored['email']}'</script><b c='/{stored['email']}'>"
+    )
+
+
+async def test_so_it_is_in_markup_that_xml_holds():
+    one = await desk(USUAL[0], *USUAL[2:], ANYBODY, fields=FIELDS)
+    mail = against_robots((await one.create({"name": "Ann", "email": MAIL}))["email"])
+    body = f"<r><![CDATA[<td>{mail}</td>]]></r>".encode()
+    shown = await (await one.send("GET /any")).answer(200, body, ((b"Content-Type", b"text/xml"),))
+    assert html.unescape(shown.body.decode()) == f"<r><![CDATA[<td>{MAIL}</td>]]></r>"
+
+
+async def test_references_of_a_page_without_our_tokens_stay_as_they_are():
+    one = await desk(USUAL[0], *USUAL[2:], ANYBODY, fields=FIELDS)
+    body = f"<p>{against_robots('nobody@elsewhere.example')} &#x27;&#0;&#128512;".encode()
+    assert (await (await one.send("GET /any")).answer(200, body, HTML)).body == body
+
+
+async def test_what_the_caller_itself_wrote_so_stays_a_token():
+    one = await desk(USUAL[0], *USUAL[2:], ANYBODY, fields=FIELDS)
+    mail = against_robots((await one.create({"name": "Ann", "email": MAIL}))["email"])
+    call = await one.send(f"GET /any?s={quote(mail)}")
+    body = f"<p>Nothing was found for {mail}".encode()
+    assert (await call.answer(200, body, HTML)).body == body
