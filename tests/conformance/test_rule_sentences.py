@@ -111,7 +111,7 @@ async def test_figures_over_tokens_are_refused_or_pass_on_purpose():
 @table(
     ("text", "place", "words"),
     [
-        (with_operations('{match: GET /n, read: note, response: {each: "$.n[*]", id: $.id, fields: {text: $.t}}}'), "13:", "write $.n[*].text"),
+        (with_operations('{match: GET /n, read: note, response: {each: "$.n[*]", id: $.id, fields: {text: $.t}}}'), "13:", "write $.n[*].t"),
         (with_operations('{match: "PATCH /n/{id}", update: note, id: path number}'), "13:", "id"),
         (with_fields('x: {kind: text, token: {template: "P[0-9]{6}"}}'), "6:", "has room for 1,000,000 different tokens"),
         (with_operations("{match: POST /n, create: note, request: {form: {t: text}}}"), "13:", "does not say where its answer carries the id"),
