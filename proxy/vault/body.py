@@ -231,6 +231,26 @@ def newest(values: Iterable[TokenizedValue]) -> int:
     return max((value.number for value in values), default=0)
 
 
+def renumbered_versions(versions: Sequence[RecordBody], start: int) -> list[RecordBody]:
+    """Values and earlier values of these versions of a record under numbers from ``start`` on.
+
+    The order of the numbers stays, for it tells which value was written later.
+    """
+    parts = [list(part.values()) for one in versions for part in (one.earlier, one.values)]
+    values = dict.fromkeys(value for part in parts for several in part for value in several)
+    order = sorted(values, key=attrgetter("number"))
+    moved = {value: replace(value, number=at) for at, value in enumerate(order, start)}
+
+    def renumber(fields: TokenizedFields) -> dict[str, tuple[TokenizedValue, ...]]:
+        return {name: tuple(map(moved.__getitem__, several)) for name, several in fields.items()}
+
+    following = start + len(moved)
+    return [
+        RecordBody(renumber(one.values), following, earlier=renumber(one.earlier))
+        for one in versions
+    ]
+
+
 def tokens_of(values: Iterable[TokenizedValue]) -> tuple[str, ...]:
     """The tokens of values, in their order."""
     return tuple(map(TOKEN_OF, values))

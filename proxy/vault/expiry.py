@@ -9,7 +9,7 @@ from proxy.storage.rows import Row, Staged
 from proxy.vault.collection import Collection
 from proxy.vault.erasure import is_genuine_change, leave_marks, may_end
 from proxy.vault.proxied.deletes import overdue
-from proxy.vault.proxied.recognize import unneeded
+from proxy.vault.proxied.token_entries import unneeded
 from proxy.vault.seal import Tampered
 
 #: Rows handled in one transaction, so that expiry never holds up other writers for long.

@@ -39,10 +39,10 @@ from proxy.vault.proxied.open_rows import (
 )
 from proxy.vault.proxied.page_settlement import settle_page
 from proxy.vault.proxied.promotion import promotion_of, undecided, update_at_once
-from proxy.vault.proxied.recognize import unneeded
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import REVEAL_SLICE, reveal_objects, reveal_others
 from proxy.vault.proxied.staging import drop_staged, promote
+from proxy.vault.proxied.token_entries import unneeded
 from proxy.vault.table_state import PageRecord
 
 __all__ = [

@@ -25,7 +25,7 @@ from proxy.vault.body import RecordBody, TokenizedValue, changed, next_generatio
 from proxy.vault.earlier_values import erased
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.promotion import rebase
-from proxy.vault.proxied.recognize import outdated
+from proxy.vault.proxied.token_entries import outdated
 from proxy.vault.records.commit import COMMIT_TRIES, ExtraChanges, attempt, locked, overtaken
 from proxy.vault.records.repository import Records
 from proxy.vault.records.sent_back import (

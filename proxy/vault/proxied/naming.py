@@ -25,7 +25,14 @@ from proxy.storage.changes import (
     Underway,
 )
 from proxy.storage.rows import SEEN_IN_PAGE, Staged, StagedKind
-from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue, alike, changed
+from proxy.vault.body import (
+    RecordBody,
+    TokenizedFields,
+    TokenizedValue,
+    alike,
+    changed,
+    renumbered_versions,
+)
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import confuses, erased_values, keeping, stored_values
 from proxy.vault.next_version import adopt
@@ -41,7 +48,7 @@ from proxy.vault.proxied.binding import (
     may_be_deleted,
     still_open,
 )
-from proxy.vault.proxied.merge_duplicates import attempts_before, renumbered, telling_hashes
+from proxy.vault.proxied.merge_duplicates import attempts_before, telling_hashes
 from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
 from proxy.vault.proxied.promotion import rebase
 from proxy.vault.verdicts import adopted_values, is_as_before, superseded, tells
@@ -295,18 +302,13 @@ _Version = tuple[Staged | None, RecordBody]  #: of before, with its request wher
 
 def _renumbered(before: OpenRow, home: OpenRow) -> list[_Version]:
     """The versions of the record before under numbers that are free in the other: those of updates
-    in doubt, such as a form that a redirect answered, and last its live one, which counts where
-    tokens do not tell.
+    in doubt, such as a form that a redirect answered, and last its live one.
     """
     versions: list[_Version] = [(one, of) for one, of in before.staged if of is not None]
     versions.append((None, before.live))
-    number = max(home.following, before.following)
-    renamed: list[_Version] = []
-    for one, of in versions:
-        earlier, number = renumbered(of.earlier, number)
-        values, number = renumbered(of.values, number)
-        renamed.append((one, RecordBody(values, number, earlier=earlier)))
-    return renamed
+    start = max(home.following, before.following)
+    bodies = renumbered_versions([of for _, of in versions], start)
+    return [(one, of) for (one, _), of in zip(versions, bodies, strict=True)]
 
 
 def _of_before(

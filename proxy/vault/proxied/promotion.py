@@ -30,7 +30,7 @@ from proxy.vault.proxied.binding import (
     is_unsure_mark,
 )
 from proxy.vault.proxied.merge_duplicates import renumbered
-from proxy.vault.proxied.recognize import outdated, unneeded, with_entries
+from proxy.vault.proxied.token_entries import outdated, unneeded, with_entries
 from proxy.vault.verdicts import adopted_values, tells
 
 #: Earlier versions that stay where no answer tells whether updates were carried out: the oldest,

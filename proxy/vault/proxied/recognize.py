@@ -1,24 +1,16 @@
-"""Recognition of the records of an answer's objects, where only the token index led to them.
+"""Recognition of the records of an answer's objects, where only the token index led to them."""
 
-And the entries of that index which a record no longer needs.
-"""
-
-from collections.abc import Collection as Some
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from msgspec.structs import replace
-
 from proxy.model.schema import NO_VALUE, Value
-from proxy.offload import STRIDE, busy, give_way, in_thread, strides
-from proxy.storage.changes import Change, Reindex, Replace
-from proxy.storage.rows import TOKEN_RIDS, Row, RowState
+from proxy.offload import STRIDE, busy, give_way
+from proxy.storage.rows import TOKEN_RIDS, RowState
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import TOKEN_OF, RecordBody, next_generation
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_tokens import other_spellings
-from proxy.vault.earlier_values import RECORD_ID, keeping
-from proxy.vault.erasure import FieldToken, tokens_of_marks, with_expired, without_values
+from proxy.vault.earlier_values import RECORD_ID
+from proxy.vault.erasure import FieldToken, tokens_of_marks, with_expired
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 
 #: The number of no token of an object, but of its id.
@@ -55,13 +47,19 @@ def recognize(
         # what a later change of this id has replaced is shown no more; a token that others have as
         # well may have been copied
         later = home is not None and home.row.key is not None and len(records) == 1
-        replaced = home.live.values.keys() if home is not None and later else ()
+        replaced = _own_fields(home, objects[index]) if home is not None and later else ()
         rids = alone or [rid for rid in records if homes.get(rid, ident) == ident]
         several = [result.opened[rid] for rid in rids]
         if ident is not None:
             several = [record for record in several if record.row.key is None]
         if not alone:
-            several = _best(collection, objects[index], several, (home, result.values[index]))
+            named = home if home is not None and home.row.key is not None else None
+            told = named, result.values[index]
+            newer = [one for one in several if named is not None and one.row.rid > named.row.rid]
+            several = [one for one in several if one not in newer]
+            several = _best(collection, objects[index], several, told)
+            if not several and len(newer := _best(collection, objects[index], newer, told)) == 1:
+                _add_part(collection, objects[index], newer[0], told)
         if ident is None and len(several) == 1:
             result.rows[index] = home or several[0]
         recognized += [
@@ -79,6 +77,31 @@ def recognize(
     return renamed
 
 
+def _add_part(
+    collection: Collection,
+    item: AnswerObject,
+    part: OpenRow,
+    at: tuple[OpenRow | None, list[Value | None]],
+) -> None:
+    """Resolve what only ``part`` can have brought, a create without an answer that the application
+    took for a change of the record with the object's id. Where the field has one token it counts as
+    well, unless the record was written since.
+
+    They stay apart: the tokens that led there are those of equal values, which others may have.
+    """
+    named, values = at
+    settled = named is not None and not named.staged
+    since = named.live.written_since(part.row.rid, named.row.rid) if named is not None else {}
+    for number, (name, text) in enumerate(item.places):
+        if values[number] is None or (settled and name in collection.single and name not in since):
+            values[number] = find(part, name, text) or values[number]
+
+
+def _own_fields(home: OpenRow, item: AnswerObject) -> set[str]:
+    """The fields in which the record of an object has values, or the object shows one of its."""
+    return {*home.live.values, *(token[0] for token in item.places if token in home.values)}
+
+
 def _best(
     collection: Collection,
     item: AnswerObject,
@@ -88,16 +111,12 @@ def _best(
     """The records that an object may be, by tokens that others have too; of several, the one that
     explains most of it.
 
-    ``at``: the record that the object is known to be, and what its tokens stand for so far. A newer
-    record without a name is no part of one that has it.
+    ``at``: the record with the object's id, and what its tokens stand for so far.
     """
-    home, values = at
-    named = home if home is not None and home.row.key is not None else None
     fitting = {
         record.row.rid: frozenset(token for token in item.places if token in record.values)
         for record in records
-        if (named is None or record.row.rid < named.row.rid)
-        and not _is_contradicted(collection, record, item, (named, values))
+        if not _is_contradicted(collection, record, item, at)
     }
     best = [
         record
@@ -293,108 +312,3 @@ async def _by_other_spellings(
         either = values or ({NO_VALUE} if spot in lost else values)
         for index, number in spots[spot] if len(either) == 1 else ():
             result.values[index][number] = next(iter(either))
-
-
-# Token index entries that a record no longer needs once versions of it are gone.
-#
-# A same-value token is equal in every version with the value: an entry may go only if neither the
-# live version nor another staged change has it. Callers hold the record's lock, so that nothing is
-# staged meanwhile.
-
-
-async def unneeded(
-    collection: Collection,
-    row: Row,
-    settled: Some[int],
-    left: Iterable[RecordBody] = (),
-    *,
-    untold: bool = False,
-) -> list[Change] | None:
-    """Return what goes with these settled changes of a row: index entries.
-
-    The versions ``left`` replace its live one (none: it stays). ``None`` if the row has changed
-    since it was read.
-
-    A live one that stays keeps the value numbers of those that go: the application may hold a token
-    of theirs all the same, and no later value may get that. Its version stays, too, for deletes
-    that wait count by it. Raises ``VaultError(CANNOT_OPEN)`` where a column was changed.
-
-    ``untold``: no answer has told of those that go. Tokens of theirs that people take for a value
-    stand for none from now on.
-    """
-    rows = {row.rid: row}
-    staged = (await collection.staged_beside(rows)).get(row.rid, ())
-    if rows[row.rid] != row:
-        return None
-    current, _ = collection.sealer.open_with_key(row)
-    versions = [
-        (change.sid, opened)
-        for change in staged
-        if (opened := collection.sealer.open_staged(change, row.salt)) is not None
-    ]
-    gone = [current, *(content for sid, content in versions if sid in settled)]
-    stay = [*(left or [current]), *(content for sid, content in versions if sid not in settled)]
-    following = next_generation([*gone, *stay])
-    changes: list[Change] = []
-    if not left and following > current.following:
-        # the application may have taken what no answer told of
-        numbered = keeping(collection, replace(current, following=following), gone)
-        if untold and not collection.keeps:
-            numbered = without_values(collection, numbered, gone)
-            stay = [numbered, *stay[1:]]
-        changes.append(Replace(collection.same_row(row, numbered), row.version))
-    return [*await outdated(collection, row.rid, gone, stay), *changes]
-
-
-async def outdated(
-    collection: Collection, rid: int, gone: Iterable[RecordBody], left: Iterable[RecordBody]
-) -> list[Reindex]:
-    """The entries of tokens that versions had which are gone, and that no version has which is
-    left.
-    """
-    if collection.keeps:
-        return []  # whoever shows one of them is restored; they end with the record
-    gone, left, many = list(gone), list(left), False
-    for content in gone:
-        many = many or content.many
-    tokens = await in_thread(_without, gone, left) if many else _without(gone, left)
-    if not tokens:
-        return []
-    drop: list[bytes] = []
-    for name, texts in tokens.items():
-        for some in strides(list(texts)):
-            entered = with_entries(collection, rid, name, some)
-            drop += [collection.token_hash(name, text) for text in entered]
-            if busy():
-                await give_way()
-    return [Reindex(rid, drop=tuple(drop))] if drop else []
-
-
-def _without(gone: Sequence[RecordBody], left: Sequence[RecordBody]) -> dict[str, set[str]]:
-    """By field the tokens of those versions that none of the others has."""
-    lone = left[0].values if left else {}
-    tokens: dict[str, set[str]] = {}
-    for content in gone:
-        for name, values in content.values.items():
-            if values is not lone.get(name):  # else what stays has the very same
-                tokens.setdefault(name, set()).update(map(TOKEN_OF, values))
-    for content in left if tokens else ():
-        for name, texts in tokens.items():
-            for part in (content.values, content.earlier):
-                texts.difference_update(map(TOKEN_OF, part.get(name, ())))
-    return tokens
-
-
-def with_entries(
-    collection: Collection, rid: int, name: str, texts: Sequence[str]
-) -> Sequence[str]:
-    """The tokens of a record that may stand in the index: small ones never do, and one that carries
-    a record's id only when it is another's.
-    """
-    tokenizer = collection.tokenizers.get(name)
-    if tokenizer is None:  # the rules have lost the field, and may get it back
-        return ()
-    if tokenizer.resolution is Resolution.INDEXED:
-        return texts
-    carried = tokenizer.carried(texts) if tokenizer.resolution is Resolution.SEALED else ()
-    return [text for text, other in zip(texts, carried, strict=False) if other not in (None, rid)]

@@ -27,7 +27,7 @@ from proxy.vault.proxied.merge_duplicates import gone_since, join_objects, join_
 from proxy.vault.proxied.naming import Displacement, bind_shown
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
-from proxy.vault.proxied.recognize import unneeded
+from proxy.vault.proxied.token_entries import unneeded
 from proxy.vault.verdicts import adopted_values, taken, tells
 
 

@@ -164,6 +164,18 @@ async def test_of_values_with_one_token_the_answer_as_a_whole_tells_which_is_liv
         await later(one)
 
 
+async def test_an_update_in_doubt_stays_later_than_what_a_duplicate_shows():
+    pin = "pin: {kind: text, token: {shape: fixed, value: hidden}}"
+    one = await desk_of(rule_text(*USUAL, fields=(*FIELDS, pin)))
+    stored, wanted = await one.create({**ANN, "pin": "1"}), {"name": "Ann Alm", "pin": "2"}
+    duplicate = await one.send("POST /p", {**ANN, "pin": "3"})
+    update = await one.send("PATCH /p/1", wanted)
+    await update.exchange.failed(True)
+    await duplicate.answer(200, stored)
+    one.clock.advance(1)
+    assert await one.shown({**stored, **update.json}) == {"id": 1, **ANN, **wanted}
+
+
 async def test_creates_answered_with_one_id_over_and_over_keep_each_value_in_few_versions():
     one = await desk("current")
     sent = [(await again(one, {**ANN, "name": f"Ann {number}"}))[0] for number in range(75)]

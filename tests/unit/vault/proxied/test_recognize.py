@@ -5,7 +5,8 @@ from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import stage_creates
-from tests.support.exchanges import desk
+from tests.support.exchanges import FIELDS, USUAL, desk, desk_of, rule_text
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, token
 
 SHARED = "ann@example.com"
@@ -47,6 +48,24 @@ async def test_what_several_records_share_tells_none_of_them() -> None:
     revealed = await reveal_objects(bench.people, [item])
     assert revealed.rows == [None]
     assert [value and value.text for value in revealed.values[0]] == [SHARED]
+
+
+@table("pin", [{}, {"pin": "4"}])
+async def test_what_a_record_has_of_a_lost_upsert_is_told_by_a_token_of_equal_values(pin) -> None:
+    """A date by itself tells no record, and people would believe its token."""
+    fixed = "pin: {kind: text, token: {shape: fixed, value: hidden}}"
+    one = await desk_of(rule_text(*USUAL, fields=(*FIELDS, fixed)))
+    before = {"name": "Ann", "email": "ann@example.se", "born": "1950-05-05", "pin": "1"}
+    stored = await one.create(before)
+    lost = await one.send("POST /p", {**before, "email": "bo@example.se", "born": "1960-06-06"})
+    await lost.exchange.failed(True)
+    one.clock.advance(1)
+    update = await one.send("PATCH /p/1", {"name": "Bo", **pin})
+    held = {**stored, **lost.json, **update.json}
+    wanted = {"id": 1, "name": "Bo", "email": "bo@example.se", "born": "1960-06-06"}
+    assert await update.seen(200, held) == {**wanted, "pin": "1", **pin}
+    one.clock.advance(1)
+    assert await one.shown(held) == {**wanted, "pin": "1", **pin}
 
 
 async def test_a_record_that_becomes_a_part_of_another_while_it_is_looked_up_is_found_there() -> (
