@@ -54,12 +54,12 @@ def recognize(
             several = [record for record in several if record.row.key is None]
         if not alone:
             named = home if home is not None and home.row.key is not None else None
-            told = named, result.values[index]
+            pair = named, result.values[index]
             newer = [one for one in several if named is not None and one.row.rid > named.row.rid]
             several = [one for one in several if one not in newer]
-            several = _best(collection, objects[index], several, told)
-            if not several and len(newer := _best(collection, objects[index], newer, told)) == 1:
-                _add_part(collection, objects[index], newer[0], told)
+            several = _best(collection, objects[index], several, pair)
+            if not several and len(newer := _best(collection, objects[index], newer, pair)) == 1:
+                _add_part(collection, objects[index], newer[0], pair)
         if ident is None and len(several) == 1:
             result.rows[index] = home or several[0]
         recognized += [
