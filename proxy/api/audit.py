@@ -4,15 +4,29 @@ A new operation of the table is audited unless the table calls it ``quiet``.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Final
 
-from proxy.audit.events import REPEATED, AuditContext, AuditEvent, EventKind, reveal_line
+from proxy.audit.events import (
+    REPEATED,
+    AuditContext,
+    AuditEvent,
+    EventKind,
+    RecordId,
+    reveal_line,
+)
 from proxy.audit.services import AuditServices, Refusal, Refusals
 from proxy.errors import VaultError
 from proxy.model.rights import FULL, Rights
+from proxy.offload import FEW, each
 
 #: The rights of the caller to a schema. Raises ``VaultError`` where it has gone meanwhile.
 RightsTo = Callable[[str], Rights]
+#: Ids of records, by what ``RecordId`` takes.
+_Ids = Mapping[tuple[str, str, str], str]
+_NO_IDS: Final[_Ids] = MappingProxyType({})
 
 
 class Auditing:
@@ -36,12 +50,24 @@ class Auditing:
         if status >= 400:
             self.refused(audit, status, "")
             return
+        ids = _NO_IDS
         for event in audit.events:
             _narrow(event, rights_to)
+            if len(event.keys) > FEW:
+                ids = await self._with_ids(ids, audit.environment, event)
         put = self._sink.put_or_queue if audit.changed else self._sink.put
-        put(*self._lines(audit, status, REPEATED if repeated else None))
+        put(*self._lines(audit, status, REPEATED if repeated else None, ids))
         if self._sink.flushes:
             await self._sink.flushed()
+
+    async def _with_ids(self, ids: _Ids, environment: str, event: AuditEvent) -> _Ids:
+        """These ids, and those of the many records of an event, worked out in slices."""
+        names = [(environment, event.schema, key) for key in event.keys]
+        fresh = [name for name in names if name not in ids]
+        return {**ids, **dict(zip(fresh, await each(self._id, fresh), strict=True))}
+
+    def _id(self, record: tuple[str, str, str]) -> str:
+        return self.services.record_id(*record)
 
     @property
     def prompt(self) -> bool:
@@ -71,18 +97,26 @@ class Auditing:
         elif audit.tampered:
             self.services.put_quietly(*audit.alarms(status))
 
-    def _lines(self, audit: AuditContext, status: int | None, reason: str | None) -> list[bytes]:
-        services = self.services
-        lines = audit.lines(status, reason, services.record_id)
+    def _lines(
+        self, audit: AuditContext, status: int | None, reason: str | None, ids: _Ids = _NO_IDS
+    ) -> list[bytes]:
+        services, record_id = self.services, self.services.record_id
+        if ids:
+            record_id = partial(_id_of, ids, record_id)
+        lines = audit.lines(status, reason, record_id)
         if not services.honeytokens.some:
             return lines
         about = audit.about(status, reason)
         for event in audit.events:
             if event.kind is EventKind.REVEAL:
                 schema = event.schema
-                ids = [services.record_id(audit.environment, schema, key) for key in event.keys]
-                lines += services.alarms(ids, **about, schema=schema)
+                baits = [record_id(audit.environment, schema, key) for key in event.keys]
+                lines += services.alarms(baits, **about, schema=schema)
         return lines
+
+
+def _id_of(ids: _Ids, others: RecordId, environment: str, schema: str, key: str) -> str:
+    return ids.get((environment, schema, key)) or others(environment, schema, key)
 
 
 def _narrow(event: AuditEvent, rights_to: RightsTo) -> None:

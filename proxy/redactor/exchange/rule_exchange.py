@@ -269,7 +269,7 @@ class RuleExchange:
                 await self._settle(_TAKEN, answer.status, answer.headers, body)
         else:
             if len(body.items) == len(self._writes) == 1:
-                self._own = own_values(self._writes[0], body.items[0])
+                self._own = await run_in_thread(long, own_values, self._writes[0], body.items[0])
             await self._settle(_TAKEN, answer.status, answer.headers, body)
             restored = await self._values(body, long)
         parts = answer.body, body, restored, self._more

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
-from proxy.offload import STRIDE, busy, give_way, in_thread
+from proxy.offload import FEW, STRIDE, busy, give_way, in_thread, run_in_thread
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.message import RawHeaders, numeric_id
 from proxy.redactor.plan import (
@@ -227,7 +227,8 @@ async def _bind(
     if body is not None or operation.verb is _UPDATE:
         texts = None
         if lone and body is not None and len(body.items) == 1:
-            texts = _texts(body.items[0])
+            (item,) = body.items
+            texts = await run_in_thread(len(item.spots) > FEW, _texts, item)
         await _promote(writing, body, written, texts)
 
 

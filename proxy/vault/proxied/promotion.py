@@ -73,9 +73,9 @@ async def promotion(
     pairs = await _staged_with(collection, row) if row.staged > 1 else []
     others = [(one, version) for one, version in pairs if version is not None]
     versions = [version for _, version in others]
-    spelled = _as_sent(collection, update, tokens_shown, versions)
-    moved = changed(update.before.values, update.after.values)
-    if not update.both and _shows_before(update, spelled, moved):
+    moved = await run_in_thread(long, changed, update.before.values, update.after.values)
+    spelled = _as_sent(collection, update, tokens_shown, (versions, moved))
+    if not update.both and await run_in_thread(long, _shows_before, update, spelled, moved):
         update = update._replace(both=True)
         spelled = {name: texts for name, texts in spelled.items() if name not in moved}
     content = await run_in_thread(long, _merged, current, update, spelled, versions)
@@ -103,8 +103,8 @@ async def promotion(
     if others:
         rebased = rebase(collection, row, others, (current, content), update.named)
     left = [content, *rebased.left]
-    differs = changed(current.values, content.values)
-    if (update.both and (differs or current.deleted)) or (rebased.late and differs):
+    unsure = bool(update.both or rebased.late)
+    if (update.both and current.deleted) or (unsure and changed(current.values, content.values)):
         changes.append(StageRow(_before(collection, row, current, update.both, rebased.late)))
         left.append(current)
         collection.state.doubt(row.rid)
@@ -172,15 +172,13 @@ def _as_sent(
     collection: Collection,
     update: Update,
     tokens_shown: Mapping[str, tuple[str, ...]],
-    others: Sequence[RecordBody],
+    shown: tuple[Sequence[RecordBody], AbstractSet[str]],
 ) -> Mapping[str, tuple[str, ...]]:
     """The tokens that the answer shows, as they were sent: the application may write a number in
-    its own manner. ``others``: further versions that it may show.
+    its own manner. ``shown``: further versions that it may show, and the fields that are changed.
     """
-    spelled = dict(tokens_shown)
-    names = changed(update.before.values, update.after.values)
-    if others:
-        names |= update.named
+    spelled, (others, moved) = dict(tokens_shown), shown
+    names = moved | update.named if others else moved
     for name in names & collection.respells & tokens_shown.keys():
         versions = [one.values.get(name, ()) for one in (update.before, update.after, *others)]
         tokens = {one.token for values in versions for one in values}

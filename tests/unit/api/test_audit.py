@@ -1,5 +1,6 @@
 import asyncio
 import re
+import time
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from proxy.api.operation_table import OPERATIONS
 from proxy.audit.events import RECORD_PARAMETERS, SUBJECTS, AuditContext, EventKind
 from proxy.errors import Code, VaultError
 from proxy.model.rights import FULL, Redactor, Rights
+from proxy.offload import FEW
 from tests.support.api import Interface, interface, services, serving
 from tests.support.audit import Kept, audit_context, auditing
 from tests.support.examples import CONTACT
@@ -32,6 +34,30 @@ def test_only_what_is_the_same_for_everybody_is_quiet():
         "metadata",
     }
     assert all(operation.access is Access.OPEN for operation in quiet)
+
+
+async def test_the_lines_of_many_records_are_made_between_turns_of_the_loop():
+    sink, audit = Kept(), audit_context()
+    of, turns = auditing(sink), 0
+    named = of.services.record_id
+    keys = [f"key {number}" for number in range(3 * FEW)]
+    for kind in (EventKind.WRITE, EventKind.REVEAL):
+        audit.add(kind, "p", keys, ["a"])
+
+    def slow(*record: str) -> str:
+        time.sleep(0.00002)
+        return named(*record)
+
+    of.services.record_id = slow
+    answered = asyncio.ensure_future(of.answered(audit, 200, lambda _schema: FULL))
+    while not answered.done():
+        turns += 1
+        await asyncio.sleep(0)
+    await answered
+    assert turns > 5
+    assert [ident for line in sink.lines for ident in line["records"]] == [
+        named(audit.environment, "p", key) for key in keys
+    ]
 
 
 async def nothing(_call: Any) -> ApiResponse:

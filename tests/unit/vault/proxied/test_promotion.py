@@ -1,11 +1,16 @@
 """What an update that was taken leaves of the record and of versions in doubt."""
 
 import asyncio
+from threading import get_ident
+from typing import Any
 
+from msgspec.structs import replace
+
+from proxy.offload import FEW
 from proxy.storage.changes import Remove
 from proxy.storage.rows import Row
 from proxy.tokenization import SHAPES
-from proxy.vault.body import RecordBody
+from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
 from proxy.vault.proxied.binding import RECONCILE_GRACE, StagedWrite
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
@@ -100,6 +105,34 @@ async def test_what_was_acknowledged_decides_versions_in_doubt(later: str, name:
             await reconcile_objects(bench.people, shown, revealed, bench.clock())
             bench.clock.advance(1)
         assert (await live(bench))[0].staged == 0
+
+
+class Watched(dict[str, tuple[TokenizedValue, ...]]):
+    """Values of a version that remember which threads have looked at them."""
+
+    def __init__(self, values: TokenizedFields) -> None:
+        super().__init__(values)
+        self.threads: set[int] = set()
+
+    def items(self) -> Any:
+        self.threads.add(get_ident())
+        return super().items()
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        self.threads.add(get_ident())
+        return super().get(name, otherwise)
+
+
+@table("count", [1, FEW + 1])
+async def test_versions_of_many_values_are_compared_on_another_thread(count: int) -> None:
+    bench = await constant()
+    held = await stage(bench, tags=[f"tag {number}" for number in range(count)])
+    assert held.live is not None
+    values = Watched(held.live.values)
+    held.live = replace(held.live, values=values)
+    await promote(bench.people, held, {"tags": tuple(one.token for one in held.tokens["tags"])})
+    assert len(await texts(bench, "tags")) == count
+    assert (get_ident() in values.threads) == (count == 1)
 
 
 async def test_a_version_that_is_under_way_is_left_alone() -> None:
