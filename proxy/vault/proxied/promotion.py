@@ -172,12 +172,12 @@ def _as_sent(
     collection: Collection,
     update: Update,
     tokens_shown: Mapping[str, tuple[str, ...]],
-    shown: tuple[Sequence[RecordBody], AbstractSet[str]],
+    differing: tuple[Sequence[RecordBody], AbstractSet[str]],
 ) -> Mapping[str, tuple[str, ...]]:
     """The tokens that the answer shows, as they were sent: the application may write a number in
-    its own manner. ``shown``: further versions that it may show, and the fields that are changed.
+    its own manner. ``differing``: further versions that it may show, and the fields that changed.
     """
-    spelled, (others, moved) = dict(tokens_shown), shown
+    spelled, (others, moved) = dict(tokens_shown), differing
     names = moved | update.named if others else moved
     for name in names & collection.respells & tokens_shown.keys():
         versions = [one.values.get(name, ()) for one in (update.before, update.after, *others)]
