@@ -306,7 +306,7 @@ async def _welcomed(
     settings: Settings, in_use: FrontRules
 ) -> tuple[Settings, Callable[[str], Prf]]:
     """The settings with the country of the vault, and keyed hashes that all fronts share."""
-    await in_use.link.line()
+    await in_use.link.channel()
     welcome = in_use.link.welcome
     if welcome is None:
         raise TypeError("a connection was not greeted")

@@ -2,7 +2,7 @@
 
 Nothing waits for it: no task is woken when its values are durable, when the answer comes, when that
 is settled. The task of the caller's connection goes on with whatever is out of the ordinary, from
-where the exchange is then: see ``RedactedHandler.go_on``.
+where the exchange is then: see ``RedactedHandler.resume``.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ _log = logs.logger("web")
 _STAGING: Final = 0  #: its values to be durable
 _SENT: Final = 1  #: the answer
 _SETTLING: Final = 2  #: what that means to be durable
-_TELLING: Final = 3  #: its line of the audit log
+_AUDITING: Final = 3  #: its line of the audit log
 _WRITTEN: Final = 4  #: its caller to take it
 
 _UNCHANGED: Final = b"HTTP/1.1 304 Not Modified\r\n"
@@ -121,8 +121,8 @@ class FastPathRequest(PendingReply, eq=False, kw_only=True):
             else:
                 self.settled = perf_counter()
                 self.exchange.settled()
-                self.phase = _TELLING
-                self.exchange.tell(self.status, self)
+                self.phase = _AUDITING
+                self.exchange.audit(self.status, self)
         except Exception:  # noqa: BLE001  # neither of them may fail for it; the task goes on
             self._stumble()
 
@@ -196,8 +196,8 @@ class FastPathRequest(PendingReply, eq=False, kw_only=True):
                 self.answer, self.head, self.status = answer, head, status
                 exchange.tagged = head.find(rewriting.HASH) >= 0
                 if not exchange.settles:
-                    self.phase = _TELLING
-                    exchange.tell(status, self)
+                    self.phase = _AUDITING
+                    exchange.audit(status, self)
                     return
                 self.phase = _SETTLING
                 if exchange.settle(self, status):

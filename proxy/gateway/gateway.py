@@ -209,9 +209,9 @@ class Gateway:
             # nothing may hold itself: that would stay until garbage is collected
             pending, incoming.pending = incoming.pending, None
             if isinstance(pending, PassthroughReply):
-                await self._passthrough.go_on(pending)
+                await self._passthrough.resume(pending)
             elif isinstance(pending, FastPathRequest):
-                await self._redacted.go_on(pending)
+                await self._redacted.resume(pending)
             else:
                 await self._carry(incoming)
         except VaultError as error:

@@ -155,7 +155,7 @@ class PassthroughHandler:
         self._upstream = upstream
         self._write_timeout = write_timeout  #: seconds a caller may take no byte of its answer
 
-    async def go_on(self, reply: PassthroughReply) -> None:
+    async def resume(self, reply: PassthroughReply) -> None:
         """Relay the answer to a started exchange, or repeat the request, as ``forward`` does."""
         if reply.fault is not None:
             raise reply.fault

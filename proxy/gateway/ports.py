@@ -117,7 +117,7 @@ class OrdinaryPlan(Protocol):
 class OrdinaryExchange(Protocol):
     """One ordinary exchange, in steps that wait for nothing: ``stage`` and ``staged`` where it
     ``settles``, else ``staged`` alone; ``restore``; ``settle`` and ``settled`` where it does;
-    ``tell``, ``audited``. Instead of any of them from ``staged`` on, ``general``.
+    ``audit``, ``audited``. Instead of any of them from ``staged`` on, ``general``.
     """
 
     @property
@@ -149,7 +149,7 @@ class OrdinaryExchange(Protocol):
     def settled(self) -> None:
         """It is."""
 
-    def tell(self, status: int, waiter: LineWaiter) -> None:
+    def audit(self, status: int, waiter: LineWaiter) -> None:
         """Have the audit log told of it before the answer leaves; ``waiter`` hears when it is."""
 
     def audited(self) -> bytes:

@@ -156,7 +156,7 @@ class RedactedHandler:
             job = msgspec.structs.replace(job, messages=messages)
         await self._forward(incoming, job, exchange, call)
 
-    async def go_on(self, begun: FastPathRequest) -> None:
+    async def resume(self, begun: FastPathRequest) -> None:
         """Bring what was begun on the fast path to its end. Raises as ``carry``."""
         incoming = begun.incoming
         if begun.written:

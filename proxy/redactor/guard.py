@@ -24,7 +24,7 @@ from proxy.redactor.passed_places import PassedParts, cut_out, without_passed
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.redact import BodyObject
 from proxy.redactor.select import Selection
-from proxy.redactor.value_search import (
+from proxy.redactor.value_scan import (
     FEW_VALUES,
     INSIDE,
     LONG_BODY,

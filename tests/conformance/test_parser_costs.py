@@ -221,7 +221,7 @@ def _rehash(text: str) -> object:
 
 
 def _words(text: str) -> object:
-    return list(words.Words(Request("POST", _bytes(text), (), _bytes(text))).others(["a"]))
+    return list(words.RequestText(Request("POST", _bytes(text), (), _bytes(text))).others(["a"]))
 
 
 def _table(text: str) -> object:

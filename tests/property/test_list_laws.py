@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.front_exchange import FrontExchange
 from proxy.redactor.exchange.list_answers import ListExchange
-from proxy.redactor.exchange.remote_exchange import RemoteExchange
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match, Verb
@@ -117,7 +117,7 @@ class Office:
         assert isinstance(matched, Match)
         return matched
 
-    def fronted(self, target: bytes) -> RemoteExchange:
+    def fronted(self, target: bytes) -> FrontExchange:
         """The exchange of a front, which counts whether it cuts the answer."""
         assert self.front is not None
         rules = self.front.rules
@@ -241,9 +241,9 @@ async def compared(people: Office, target: bytes, body: bytes) -> None:
     answers: list[Any] = []
     link, line = people.front.rules.link, None
     # where this process stood still, the owner has counted as gone
-    while line is None or line is not link.now():
-        await until(lambda: link.now() is not None)
-        line = link.now()
+    while line is None or line is not link.current():
+        await until(lambda: link.current() is not None)
+        line = link.current()
         answers = [await people.answers(kind, target, body) for kind in kinds]
     assert answers[0] == answers[1] == answers[2]
     people.paged += await people.by_pages(target.partition(b"?")[0], body) is not None

@@ -9,7 +9,7 @@ from typing import cast
 
 from proxy.clock import Clock
 from proxy.redactor.exchange.front import FrontRules
-from proxy.redactor.exchange.link import OwnerLink
+from proxy.redactor.exchange.front_link import FrontLink
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce
@@ -27,7 +27,7 @@ class Fronted:
     desk: Desk
     in_force: InForce
     owner: VaultOwner
-    link: OwnerLink
+    link: FrontLink
     rules: FrontRules
     up: bool = True  #: whether the owner takes connections
     connections: int = 0
@@ -65,9 +65,9 @@ class Fronted:
 
     async def lost(self) -> None:
         """Break the connection."""
-        line = await self.link.line()
-        line.connection.abort()
-        await line.ended.wait()
+        channel = await self.link.channel()
+        channel.connection.abort()
+        await channel.ended.wait()
 
 
 @asynccontextmanager
@@ -89,14 +89,14 @@ async def fronted(
     link = rules.link
     work = asyncio.create_task(link.run())
     try:
-        await until(lambda: link.now() is not None)  # however short the patience of a test is
+        await until(lambda: link.current() is not None)  # however short the patience of a test is
         yield made
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-        if (line := link.now()) is not None:
-            line.connection.abort()
-            await line.ended.wait()
+        if (channel := link.current()) is not None:
+            channel.connection.abort()
+            await channel.ended.wait()
         made.up = False
         await made.owner.drain(0)
         await asyncio.sleep(0.01)  # until sockets are closed

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from proxy.redactor import guard, select, value_search
+from proxy.redactor import guard, select, value_scan
 from proxy.redactor.exchange import fast_path_exchange, fast_path_plan
 from proxy.redactor.json import arrays, native
 from proxy.redactor.json.native import NativeCode
@@ -40,7 +40,7 @@ def use(code: NativeCode | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use these functions, or those in Python, until the test ends."""
     for module in (arrays, select, fast_path_exchange):
         monkeypatch.setattr(module, "find_leaves", code and code.find)
-    monkeypatch.setattr(value_search, "_absent", code and code.absent)
+    monkeypatch.setattr(value_scan, "_absent", code and code.absent)
     monkeypatch.setattr(guard, "_cut", code and code.cut)
     words = {} if code is None else {write62: code.write62, write32: code.write32}
     monkeypatch.setattr(fast_path_plan, "_native_words", words)

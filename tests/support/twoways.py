@@ -494,7 +494,7 @@ async def _front(in_force: InForce, made: House) -> AsyncIterator[FrontRules]:
     rules = FrontRules(connect, 5.0, made.clock)
     rules.begin(in_force.runtime.rules)
     work = asyncio.create_task(rules.link.run())
-    await rules.link.line()
+    await rules.link.channel()
     yield rules
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)

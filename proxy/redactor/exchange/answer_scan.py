@@ -24,9 +24,9 @@ from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.known_tokens import (
     Meaning,
+    RequestText,
     SearchTokens,
     StoredToken,
-    Words,
     unambiguous,
 )
 from proxy.redactor.exchange.page_tokens import (
@@ -376,7 +376,7 @@ class AnswerScan:
             return more, None
         if more.keys() >= unknown.keys() or self._request is None or len(unknown) > MOST_QUOTED:
             return tokens.certain(more), None
-        words = Words(self._request).others([one for one in unknown if one not in more])
+        words = RequestText(self._request).others([one for one in unknown if one not in more])
         others = [one for part in words for one in part]
         home, erased = await nameless_record(self._joined, keys, (others, tokens.telling), page)
         unnamed = tokens.of_open(keys[0], home) if home is not None else {}

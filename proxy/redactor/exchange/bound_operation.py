@@ -16,8 +16,8 @@ from proxy.offload import BRIEF, is_long
 from proxy.redactor.bodies.patches import PatchReader
 from proxy.redactor.bodies.uploads import UPLOADS, read_upload
 from proxy.redactor.exchange.audit import ExchangeAudit
-from proxy.redactor.exchange.searching import Searching
 from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
+from proxy.redactor.exchange.vault_search import SearchRedaction
 from proxy.redactor.guard import Guard
 from proxy.redactor.message import Request
 from proxy.redactor.passed_places import WriteAddress
@@ -85,7 +85,7 @@ class BoundOperation:
         }
         rule = plan.operation.request.search
         self.searching = (
-            None if rule is None else Searching(SearchPlan(plan.operation, rule), collection)
+            None if rule is None else SearchRedaction(SearchPlan(plan.operation, rule), collection)
         )
         self.protected = _cells(metrics, "domicile_protected_values_total", entity)
         self.restored = _cells(metrics, "domicile_restored_values_total", entity)

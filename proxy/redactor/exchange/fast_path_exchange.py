@@ -336,7 +336,7 @@ class FastPathExchange(msgspec.Struct, eq=False):
         forget_staged(plan.collection, (self.write,))
         plan.count("settled", plan.schema, 1)
 
-    def tell(self, status: int, waiter: LineWaiter) -> None:
+    def audit(self, status: int, waiter: LineWaiter) -> None:
         answer, audit = self.answer or RestoredAnswer("", frozenset(), b""), self.plan.audit
         if self.swaps:
             line = audit.wrote(status, answer.key, frozenset(self.write.tokens), answer.fields)

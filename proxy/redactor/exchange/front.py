@@ -13,10 +13,11 @@ from proxy.clock import Clock
 from proxy.errors import Code, VaultError
 from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.exchange.fast_path_exchange import answers_plainly, writes_plainly
-from proxy.redactor.exchange.front_fast_path import FrontPlan, FrontWritePlan
-from proxy.redactor.exchange.link import (
+from proxy.redactor.exchange.front_exchange import FrontExchange, FrontRuntime
+from proxy.redactor.exchange.front_fast_path import FrontReadPlan, FrontWritePlan
+from proxy.redactor.exchange.front_link import (
     Connect,
-    OwnerLink,
+    FrontLink,
 )
 from proxy.redactor.exchange.matcher import (
     CurrentRules,
@@ -28,7 +29,6 @@ from proxy.redactor.exchange.matcher import (
     longest_body,
     views_of,
 )
-from proxy.redactor.exchange.remote_exchange import FrontRuntime, RemoteExchange
 from proxy.redactor.exchange.wire import (
     GROWTH,
     ROOM,
@@ -43,14 +43,14 @@ from proxy.redactor.views import View
 class FrontRules(CurrentRules[FrontRuntime]):
     """The rules in force before the vault of another process.
 
-    ``connect`` opens a connection to the owner; ``patience`` as of ``OwnerLink``; ``clock``: of
+    ``connect`` opens a connection to the owner; ``patience`` as of ``FrontLink``; ``clock``: of
     this process and of the owner, where they have one.
     """
 
     def __init__(self, connect: Connect, patience: float, clock: Clock | None = None) -> None:
         super().__init__(FrontRuntime(RuleSet("none", (), (), ())))
         self._clock = clock
-        self.link = OwnerLink(connect, patience, lambda: self.runtime.rules.version)
+        self.link = FrontLink(connect, patience, lambda: self.runtime.rules.version)
 
     def begin(self, rules: RuleSet) -> None:
         self._make_room(rules)
@@ -90,10 +90,10 @@ class FrontRules(CurrentRules[FrontRuntime]):
         if not cookies and not (endpoint.searched and carries(headers, runtime.sign)):
             return headers
         try:
-            line = await self.link.line()
+            channel = await self.link.channel()
             version, fields = runtime.rules.version, tuple(headers)
-            question = Readdress(line.number(), version, host, fields, endpoint.name)
-            answer = cast("Readdressed", await line.ask(question))
+            question = Readdress(channel.number(), version, host, fields, endpoint.name)
+            answer = cast("Readdressed", await channel.ask(question))
             if answer.fault is not None:
                 raise answer.fault.error()
         except VaultError:
@@ -103,7 +103,7 @@ class FrontRules(CurrentRules[FrontRuntime]):
 
     def fast_path(
         self, match: Match, headers: RawHeaders, view: View | None = None
-    ) -> FrontPlan | FrontWritePlan | None:
+    ) -> FrontReadPlan | FrontWritePlan | None:
         """Plan of its ordinary exchanges, if any, where the owner has the same clock."""
         runtime, endpoint = cast("FrontRuntime", match.scope), match.operation.endpoint
         if (endpoint.searched and carries(headers, runtime.sign)) or cookies_in(endpoint, headers):
@@ -117,7 +117,7 @@ class FrontRules(CurrentRules[FrontRuntime]):
 
     def _plan(
         self, runtime: FrontRuntime, number: int, view: View | None
-    ) -> FrontPlan | FrontWritePlan | None:
+    ) -> FrontReadPlan | FrontWritePlan | None:
         operation, clock = runtime.operations[number], self._clock
         visible = view.shows(operation.entity.name) if view else not operation.endpoint.views
         if clock is None or not (visible and is_plain_operation(operation)):
@@ -128,15 +128,15 @@ class FrontRules(CurrentRules[FrontRuntime]):
             return None
         if operation.verb is Verb.READ:
             late, usual = partial(self._further, view), has_one_answer(operation)
-            return FrontPlan(plan, scope, self.link, clock, late) if usual else None
+            return FrontReadPlan(plan, scope, self.link, clock, late) if usual else None
         if not writes_plainly(plan):
             return None
         return FrontWritePlan(plan, scope, self.link, view, partial(self._further, view))
 
-    def _further(self, view: View | None, match: Match, *begun: Any) -> RemoteExchange:
+    def _further(self, view: View | None, match: Match, *begun: Any) -> FrontExchange:
         exchange = self.exchange(match, view)
-        exchange.go_on(*begun)
+        exchange.resume(*begun)
         return exchange
 
-    def exchange(self, match: Match, view: View | None = None) -> RemoteExchange:
-        return RemoteExchange(self.link, match, view, self._clock)
+    def exchange(self, match: Match, view: View | None = None) -> FrontExchange:
+        return FrontExchange(self.link, match, view, self._clock)

@@ -23,7 +23,7 @@ from proxy.redactor.exchange.fast_path_exchange import (
     empty_places,
 )
 from proxy.redactor.exchange.fast_path_plan import one_spelling, plain_id
-from proxy.redactor.exchange.link import OwnerLine, OwnerLink, away
+from proxy.redactor.exchange.front_link import FrontChannel, FrontLink, owner_unavailable
 from proxy.redactor.exchange.wire import (
     Ended,
     Fail,
@@ -74,24 +74,24 @@ class ShapeLessons:
                 self._find(body, self._depth)
 
 
-class FrontPlan(AnswerReader):
+class FrontReadPlan(AnswerReader):
     """Plan of the ordinary reads of one operation, for callers of one view.
 
     ``general``: goes on with a read that began at that time, has that id, and is not ordinary.
     """
 
-    __slots__ = ("clock", "general", "learn", "line", "pause", "scope")
+    __slots__ = ("channel", "clock", "general", "learn", "pause", "scope")
 
     def __init__(
         self,
         plan: OperationPlan,
         scope: _Scope,
-        link: OwnerLink,
+        link: FrontLink,
         clock: Clock,
         general: Callable[[Match, Request, int, str], Any],
     ) -> None:
         super().__init__(plan, None)
-        self.scope, self.line, self.clock, self.general = scope, link.now, clock, general
+        self.scope, self.channel, self.clock, self.general = scope, link.current, clock, general
         self.learn = ShapeLessons(plan.response, plan.operation.endpoint.limits.json_depth).learn
         self.pause = 0  #: requests that go the general way from now on
 
@@ -111,7 +111,7 @@ class FrontPlan(AnswerReader):
 class FrontRead(msgspec.Struct, eq=False):
     """One read and its answer; the owner's answer comes to it."""
 
-    plan: FrontPlan
+    plan: FrontReadPlan
     match: Match
     request: Request
     began: int
@@ -146,10 +146,10 @@ class FrontRead(msgspec.Struct, eq=False):
         self.body, (self.key, self.fields) = body, reading
         return body
 
-    def tell(self, status: int, waiter: LineWaiter) -> None:
-        self.waiter, line = waiter, self.plan.line()
-        if line is None:
-            self.set_exception(away())
+    def audit(self, status: int, waiter: LineWaiter) -> None:
+        self.waiter, channel = waiter, self.plan.channel()
+        if channel is None:
+            self.set_exception(owner_unavailable())
             return
         pieces, fields, body = list[bytes](), list[str](), self.body
         for name, start, end in self.fields:
@@ -157,7 +157,7 @@ class FrontRead(msgspec.Struct, eq=False):
             fields.append(name)
         rules, number, view = self.plan.scope
         rest = status, self.key, fields, b"[%b]" % b",".join(pieces), self.ident, self.tagged
-        line.begin(Reveal(line.number(), rules, number, self.match.params, view, *rest), self)
+        channel.begin(Reveal(channel.number(), rules, number, self.match.params, view, *rest), self)
 
     def done(self) -> bool:
         return False
@@ -168,7 +168,9 @@ class FrontRead(msgspec.Struct, eq=False):
         if revealed.fault is not None:
             self.set_exception(revealed.fault.error())
         elif not revealed.values:
-            self.set_exception(away("The owner of the vault carries this the general way."))
+            self.set_exception(
+                owner_unavailable("The owner of the vault carries this the general way.")
+            )
         else:
             self.values, self.hashed = revealed.values, revealed.mark
             self.waiter.audited(None)
@@ -199,7 +201,7 @@ class FrontWritePlan(AnswerReader):
     """
 
     __slots__ = (
-        *("_cut", "_id_name", "_learn", "fields", "general", "guard", "learn_answer", "line"),
+        *("_cut", "_id_name", "_learn", "fields", "general", "guard", "learn_answer", "channel"),
         *("pause", "scope"),
     )
 
@@ -207,12 +209,12 @@ class FrontWritePlan(AnswerReader):
         self,
         plan: OperationPlan,
         scope: _Scope,
-        link: OwnerLink,
+        link: FrontLink,
         view: View | None,
-        general: Callable[[Match, Request, int, OwnerLine | None], Any],
+        general: Callable[[Match, Request, int, FrontChannel | None], Any],
     ) -> None:
         super().__init__(plan, None if view is None else field_view(view, plan.operation.entity))
-        self.scope, self.line, self.general = scope, link.now, general
+        self.scope, self.channel, self.general = scope, link.current, general
         operation, request = plan.operation, cast("BodyPlan", plan.request)
         depth = operation.endpoint.limits.json_depth
         self._cut = BodyCutter(plan, empty_places(plan)).cut
@@ -257,21 +259,21 @@ class FrontWrite(FastPathExchange, eq=False):
 
     plan: FrontWritePlan  # type: ignore[assignment]  # what an answer is restored by
     cut: CutBody = CutBody((), ())
-    line: OwnerLine | None = None  #: on which it was begun
+    channel: FrontChannel | None = None  #: on which it was begun
     number: int = 0
     waiter: CommitWaiter = _NO_COMMIT
     ended: Ended | None = None
 
     def stage(self, waiter: CommitWaiter) -> bool:
         """Have the owner keep the values; ``False``: nothing was done."""
-        line = self.plan.line()
-        if line is None:
+        channel = self.plan.channel()
+        if channel is None:
             return False
-        self.waiter, self.line, self.number = waiter, line, line.number()
+        self.waiter, self.channel, self.number = waiter, channel, channel.number()
         cut, (rules, operation, view) = self.cut, self.plan.scope
         head = self.number, rules, operation, dict(self.match.params), view
         job = Keep(*head, cut.leaves, cut.texts, self.marks, self.ident)
-        line.begin(job, self)
+        channel.begin(job, self)
         return True
 
     def done(self) -> bool:
@@ -281,7 +283,9 @@ class FrontWrite(FastPathExchange, eq=False):
         waiter = self.waiter
         if isinstance(answer, Ended):
             if answer.unsettled:
-                waiter.set_exception(away("The owner of the vault carries this the general way."))
+                waiter.set_exception(
+                    owner_unavailable("The owner of the vault carries this the general way.")
+                )
                 return
             self.ended = answer
             waiter.set_result(None)
@@ -291,13 +295,15 @@ class FrontWrite(FastPathExchange, eq=False):
         else:
             if not answer.ordinary:
                 self.plan.pause = _PAUSE
-            waiter.set_exception(away("The owner of the vault carries this the general way."))
+            waiter.set_exception(
+                owner_unavailable("The owner of the vault carries this the general way.")
+            )
 
     def set_exception(self, error: VaultError) -> None:
         """Continue: none comes."""
-        line, self.line = self.line, None
-        if not self.sent and line is not None:
-            line.connection.send(Fail(self.number, sent=False))  # it may not hear it
+        channel, self.channel = self.channel, None
+        if not self.sent and channel is not None:
+            channel.connection.send(Fail(self.number, sent=False))  # it may not hear it
         self.waiter.set_exception(error)
 
     def _splice(self, tokens: Sequence[str | None]) -> None:
@@ -323,15 +329,15 @@ class FrontWrite(FastPathExchange, eq=False):
 
     def settle(self, waiter: CommitWaiter, status: int) -> bool:
         """Have the owner settle it and tell the audit log; ``False``: nothing was done."""
-        line, answer = self.line, self.answer
-        if line is None or not line.connection.open or answer is None:
+        channel, answer = self.channel, self.answer
+        if channel is None or not channel.connection.open or answer is None:
             return False
         self.waiter = waiter
         visible = tuple(answer.fields)
-        line.begin(WriteTaken(self.number, status, answer.key, visible, self.tagged), self)
+        channel.begin(WriteTaken(self.number, status, answer.key, visible, self.tagged), self)
         return True
 
-    def tell(self, status: int, waiter: LineWaiter) -> None:  # noqa: ARG002  # of the port
+    def audit(self, status: int, waiter: LineWaiter) -> None:  # noqa: ARG002  # of the port
         """It was told with the settling."""
         fault = self.ended.fault if self.ended is not None else None
         waiter.audited(None if fault is None else fault.error())
@@ -344,7 +350,7 @@ class FrontWrite(FastPathExchange, eq=False):
 
     def general(self) -> Any:
         """The exchange that goes on from here; the owner is told of its request first."""
-        line, self.line = self.line, None
-        if line is not None:
-            line.connection.send(Resume(self.number, self.request))
-        return self.plan.general(self.match, self.request, self.number, line)
+        channel, self.channel = self.channel, None
+        if channel is not None:
+            channel.connection.send(Resume(self.number, self.request))
+        return self.plan.general(self.match, self.request, self.number, channel)

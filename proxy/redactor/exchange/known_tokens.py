@@ -138,7 +138,7 @@ async def cookie_token(collection: Collection, field: str, text: str) -> str:
     return text if token is None else token.text
 
 
-class Recall:
+class WrittenTokens:
     """The values of all tokens that a request wrote, before and after it."""
 
     __slots__ = (
@@ -260,7 +260,7 @@ def _needs_id(field: Tokenizer, token: Value) -> bool:
 
 
 def unresolved(
-    recall: Recall | None,
+    recall: WrittenTokens | None,
     items: Sequence[BodyObject],
     lone_key: Callable[[], str | None],
     ids_tell: bool = False,
@@ -368,8 +368,8 @@ _PART = 1_000
 _ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9A-Fa-f])|([/\"\\]))")
 
 
-class Words:
-    """Asked only when a page holds tokens that the exchange does not know."""
+class RequestText:
+    """The text of a request; searched only for tokens that the exchange does not know."""
 
     def __init__(self, request: Request) -> None:
         request = request.received or request  # of a value it wrote, the token is not its own

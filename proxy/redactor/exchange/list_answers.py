@@ -5,7 +5,7 @@ that. For the others the vault is objects from all sides, as for any answer (``r
 an answer that is no such list, or tells anything of a change in doubt, is restored by
 ``RuleExchange``. Nothing has happened by then.
 
-A front cuts such an answer itself (``remote_exchange``): the owner of the vault gets ids and tokens
+A front cuts such an answer itself (``front_exchange``): the owner of the vault gets ids and tokens
 alone, and answers with the values.
 """
 
@@ -104,7 +104,7 @@ class ListExchange(RuleExchange):
         return True
 
     async def reveal_rows(self, status: int, rows: bytes) -> bytes | None:
-        """The values of a list whose rows a front has sent (``remote_exchange``); empty: it passes
+        """The values of a list whose rows a front has sent (``front_exchange``); empty: it passes
         as it is. ``None``: it has to be restored as any, and nothing has happened.
         """
         if self._joined.lists is None or status not in self._operation.response.success:

@@ -20,8 +20,8 @@ from proxy.redactor.exchange.owner_fast_path import (
     GeneralWay,
     begin_ordinary,
     bound_plan,
-    keep_values,
     reveal,
+    stage_write,
 )
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce, Runtime
@@ -143,7 +143,7 @@ class VaultOwner:
             bound = bound_plan(self._in_force, self.rules(job.rules), *scope[1:])
             if bound is not None:
                 self._plans[scope] = bound
-        return keep_values(way, job, bound) if isinstance(job, Keep) else reveal(way, job, bound)
+        return stage_write(way, job, bound) if isinstance(job, Keep) else reveal(way, job, bound)
 
     async def readdress(self, way: GeneralWay, job: Readdress) -> None:
         try:
@@ -155,9 +155,9 @@ class VaultOwner:
                 raise other_rules()
             fields = await rules.redact_headers(of[0], job.host, job.headers)
         except VaultError as error:
-            way.say(Readdressed(job.n, Fault.of(error)))
+            way.send(Readdressed(job.n, Fault.of(error)))
             return
-        way.say(Readdressed(job.n, None, tuple(fields)))
+        way.send(Readdressed(job.n, None, tuple(fields)))
 
     async def drain(self, seconds: float) -> None:
         """Let fronts bring to its end what they have begun, for so long at most; those that connect

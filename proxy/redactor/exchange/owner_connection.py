@@ -10,7 +10,7 @@ from proxy.redactor.bodies.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.list_answers import ListExchange
-from proxy.redactor.exchange.owner_fast_path import SENT, Begun, GeneralWay, KeepJob, OrdinaryJob
+from proxy.redactor.exchange.owner_fast_path import SENT, Begun, GeneralWay, OrdinaryJob, StageJob
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     UNGREETED,
@@ -85,7 +85,7 @@ class FrontConnection:
         self.connection = FrameConnection(self._receive, self._lost, admit, UNGREETED)
         self._greeted = False
         self._most = UNGREETED  #: bytes of the longest message that the front takes
-        self.left = False  #: whether nothing begins any more
+        self.drained = False  #: whether nothing begins any more
         self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
         self._redacting: dict[int, asyncio.Task[None]] = {}
         self._ordinary: dict[int, Begun] = {}  #: carried in few steps
@@ -97,7 +97,7 @@ class FrontConnection:
     def waited_for(self) -> bool:
         """Whether something is under way, or may still begin."""
         under_way = self._exchanges or self._working or self._ordinary
-        return bool(under_way) or (self.connection.open and not self.left)
+        return bool(under_way) or (self.connection.open and not self.drained)
 
     def _receive(self, frame: bytes) -> None:
         # nearly all that a busy vault hears is one of three: few calls for each
@@ -106,16 +106,16 @@ class FrontConnection:
                 return
             if type(question) is WriteTaken:
                 job = self._ordinary.get(question.n)
-                if type(job) is not KeepJob or job.phase != SENT:
+                if type(job) is not StageJob or job.phase != SENT:
                     self._refuse()
                 else:
-                    job.answered(question)
+                    job.settle_write(question)
             elif self._greeted and (type(question) is Keep or type(question) is Reveal):
                 self._begin(question)
             else:
-                self._take(question)
+                self._handle(question)
 
-    def _take(self, question: Question) -> None:
+    def _handle(self, question: Question) -> None:
         if isinstance(question, Hello):
             self._greet(question)
         if not self._greeted:
@@ -125,21 +125,21 @@ class FrontConnection:
             case Redact() | Reveal():
                 self._begin(question)
             case CameBack(n=number) if type(ordinary := self._sent(number)) is OrdinaryJob:
-                ordinary.came(question)
+                ordinary.restore(question)
             case Resume():
                 self._resume(question)
             case CameBack() | Settle() | Open() | Part() | Close():
-                self._take_on(question)
+                self._continue(question)
             case Fail(n=number):
                 self._go_general(number)
                 if (job := self._ordinary.get(number)) is not None:
-                    job.leave()
+                    job.front_lost()
                 else:
                     self._work_on(self._fail(number, sent=question.sent), number)
             case Readdress():
                 self._work(self._owner.readdress(self, question))
             case Left():
-                self.left = True
+                self.drained = True
             case RulesQuestion():
                 self._most = max(self._most, question.longest)
                 self._work(self._tell_rules(question))
@@ -162,43 +162,43 @@ class FrontConnection:
         elif (begun := self._owner.begin(self, job)) is not None:
             ordinary[number] = begun
             if type(job) is Redact and job.answer is not None and isinstance(begun, OrdinaryJob):
-                begun.came(CameBack(number, job.answer, job.rows))
+                begun.restore(CameBack(number, job.answer, job.rows))
         elif isinstance(job, Redact):
-            self.begin_again(job)
+            self.restart(job)
 
     def _sent(self, number: int) -> OrdinaryJob | None:
         job = self._ordinary.get(number)
         return job if isinstance(job, OrdinaryJob) and job.phase == SENT else None
 
     def _resume(self, question: Resume) -> None:
-        if not isinstance(job := self._sent(question.n), KeepJob):
+        if not isinstance(job := self._sent(question.n), StageJob):
             self._refuse()
             return
         self._idents[question.n] = job.ident
-        self._exchanges[question.n] = job.resumed(question.request)
+        self._exchanges[question.n] = job.resume(question.request)
 
     def _go_general(self, number: int) -> None:
         if (job := self._sent(number)) is not None:
             self._exchanges[number] = job.general()
 
-    def begin_again(self, job: Redact) -> None:
+    def restart(self, job: Redact) -> None:
         if job.ident:
             self._idents[job.n] = job.ident
         self._work(self._redact(job), job.ident, job.n)
 
-    def over(self, number: int) -> None:
+    def finish(self, number: int) -> None:
         self._ordinary.pop(number, None)
 
-    def restore(self, exchange: AnyExchange, came: CameBack) -> None:
-        self._exchanges[came.n] = exchange
-        self._work_on(self._restore(came), came.n)
+    def restore(self, exchange: AnyExchange, answered: CameBack) -> None:
+        self._exchanges[answered.n] = exchange
+        self._work_on(self._restore(answered), answered.n)
 
     def give_up(self, exchange: AnyExchange, *, sent: bool, ident: str = "") -> None:
         self._work(exchange.failed(sent), ident)
 
-    def _take_on(self, question: CameBack | Settle | Open | Part | Close) -> None:
+    def _continue(self, question: CameBack | Settle | Open | Part | Close) -> None:
         number = question.exchange if isinstance(question, Part) else question.n
-        if not isinstance(self._ordinary.get(number), KeepJob):  # its front says what it was
+        if not isinstance(self._ordinary.get(number), StageJob):  # its front says what it was
             self._go_general(number)
         begun = number in self.streams
         if not (begun if isinstance(question, Part | Close) else self._has(number)):
@@ -235,9 +235,9 @@ class FrontConnection:
         if redacting is not None:
             self._redacting[redacting] = task
         self._working.add(task)
-        task.add_done_callback(self._worked)
+        task.add_done_callback(self._finished)
 
-    def _worked(self, task: asyncio.Task[None]) -> None:
+    def _finished(self, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a request failed inside the proxy", exc_info=error)
@@ -250,7 +250,7 @@ class FrontConnection:
                 raise TypeError("the application was asked with values in its request")
         except Exception as error:
             kind = Redacted if job.answer is None else Ended
-            self.say(kind(job.n, Fault.of(error)))
+            self.send(kind(job.n, Fault.of(error)))
             if not isinstance(error, VaultError):
                 raise
             return
@@ -260,10 +260,10 @@ class FrontConnection:
         if job.answer is not None:
             await self._restore(CameBack(job.n, job.answer, job.rows))
             return
-        self.say(Redacted(job.n, None, request, exchange.timing.stage))
+        self.send(Redacted(job.n, None, request, exchange.timing.stage))
 
     async def _restore(self, job: CameBack) -> None:
-        exchange, answer = self._taken(job.n), job.answer
+        exchange, answer = self._pop(job.n), job.answer
         if not exchange.must_buffer(answer.status, answer.headers):
             await self._settled(Settle(job.n, answer.status, answer.headers), exchange)
             return
@@ -273,7 +273,7 @@ class FrontConnection:
                 return
             restored = await exchange.restore_response(answer)
         except Exception as error:
-            self.say(_ended(job.n, exchange, fault=Fault.of(error)))
+            self.send(_ended(job.n, exchange, fault=Fault.of(error)))
             if not isinstance(error, VaultError):
                 raise
             return
@@ -282,7 +282,7 @@ class FrontConnection:
             ended.answer = restored
         if header(answer.headers, b"etag") is not None:
             ended.mark = exchange.mark()
-        self.say(ended)
+        self.send(ended)
 
     async def _restore_rows(self, job: CameBack, exchange: AnyExchange) -> None:
         values, ended = None, _ended(job.n, exchange)
@@ -291,10 +291,10 @@ class FrontConnection:
         if values is None:
             self._exchanges[job.n], ended.unsettled = exchange, True
         ended.values = values or b""
-        self.say(ended)
+        self.send(ended)
 
     async def _settled(self, job: Settle, taken: "AnyExchange | None" = None) -> None:
-        exchange, fault, unread = taken or self._taken(job.n), None, None
+        exchange, fault, unread = taken or self._pop(job.n), None, None
         try:
             await exchange.settled(job.status, job.headers)
             try:
@@ -306,26 +306,26 @@ class FrontConnection:
             if not isinstance(error, VaultError):
                 raise
         finally:
-            self.say(_ended(job.n, exchange, fault=fault, unread=unread))
+            self.send(_ended(job.n, exchange, fault=fault, unread=unread))
 
     async def _fail(self, number: int, *, sent: bool) -> None:
         if not self._has(number):  # its front gives up before it is redacted
             if (task := self._redacting.get(number)) is not None:
                 task.cancel()
             return
-        exchange, fault = self._taken(number), None
+        exchange, fault = self._pop(number), None
         try:
             await exchange.failed(sent)
         except VaultError as error:
             fault = Fault.of(error)
-        self.say(_ended(number, exchange, fault=fault))
+        self.send(_ended(number, exchange, fault=fault))
 
-    def _taken(self, number: int) -> AnyExchange:
+    def _pop(self, number: int) -> AnyExchange:
         exchange = self._exchanges.pop(number, None)
         return self.streams.pop(number)[0] if exchange is None else exchange
 
     async def _open(self, job: Open) -> None:
-        exchange = self._taken(job.n)
+        exchange = self._pop(job.n)
         self._exchanges[job.n] = exchange
         stream = await exchange.stream(job.status, job.headers)
         opened = Opened(job.n, None, stream is not None)
@@ -333,7 +333,7 @@ class FrontConnection:
             self.streams[job.n] = self._exchanges.pop(job.n), stream
         if isinstance(stream, MessageStream):
             opened.longest, opened.passes_binary = stream.longest, stream.passes_binary
-        self.say(opened)
+        self.send(opened)
 
     async def _pass(self, job: Part) -> None:
         stream = self.streams[job.exchange][1]
@@ -345,18 +345,18 @@ class FrontConnection:
             else:
                 content = await cast("MessageStream", stream).redact(job.content)
         except Exception as error:
-            self.say(PartDone(job.n, Fault.of(error)))
+            self.send(PartDone(job.n, Fault.of(error)))
             if not isinstance(error, VaultError):
                 raise
             return
-        self.say(PartDone(job.n, None, content))
+        self.send(PartDone(job.n, None, content))
 
     async def _close(self, number: int) -> None:
         exchange, stream = self.streams.pop(number)
         await stream.end()
-        self.say(_ended(number, exchange))
+        self.send(_ended(number, exchange))
 
-    def say(self, answer: Result) -> None:
+    def send(self, answer: Result) -> None:
         """Send an answer; the refusal of one that is longer than a front takes."""
         if type(answer) is Ended and not answer.unsettled:
             self._ordinary.pop(answer.n, None)
@@ -372,14 +372,14 @@ class FrontConnection:
         self.connection.send(type(answer)(answer.n, Fault.of(error)))
         if begun:
             self._go_general(answer.n)
-            self._work_on(self._taken(answer.n).failed(False), answer.n)
+            self._work_on(self._pop(answer.n).failed(False), answer.n)
 
     def _lost(self) -> None:
         self._forget(self)
         for task in self._redacting.values():
             task.cancel()  # nobody sends it on
         for job in [*self._ordinary.values()]:
-            job.leave()
+            job.front_lost()
         for exchange in self._exchanges.values():
             self._work(exchange.failed(True))
         for _, stream in self.streams.values():

@@ -37,7 +37,7 @@ _log = logs.logger("web")
 _STAGING: Final = 0  #: its values to be durable
 SENT: Final = 1  #: the answer
 _SETTLING: Final = 2  #: what that means to be durable
-_TELLING: Final = 3  #: its line of the audit log
+_AUDITING: Final = 3  #: its line of the audit log
 
 #: Fields of a request, and of an answer, that ask for more than an ordinary exchange.
 _UNUSUAL: Final = (b"content-encoding", b"expect")
@@ -53,16 +53,16 @@ _SOME: Final = b"?"
 class GeneralWay(Protocol):
     """The connection of the front, which does whatever is out of the ordinary."""
 
-    def say(self, answer: Result) -> None:
+    def send(self, answer: Result) -> None:
         """Send an answer."""
 
-    def over(self, number: int) -> None:
+    def finish(self, number: int) -> None:
         """Nothing more comes of the job of that number, of which nothing ``Ended`` is said."""
 
-    def begin_again(self, job: Redact) -> None:
+    def restart(self, job: Redact) -> None:
         """Carry a request of which nothing was stored."""
 
-    def restore(self, exchange: RuleExchange, came: CameBack) -> None:
+    def restore(self, exchange: RuleExchange, answered: CameBack) -> None:
         """Go on with an answer."""
 
     def give_up(self, exchange: RuleExchange, *, sent: bool, ident: str = "") -> None:
@@ -74,7 +74,7 @@ class OrdinaryJob:
 
     phase = _STAGING  #: what it waits for
     _settling = _settle = 0.0
-    _came: CameBack | None = None
+    _answered: CameBack | None = None
     _status, _out = 0, b""  #: of the answer of the application: as it came, and restored
     _gone = False  #: whether nobody waits any more
 
@@ -93,17 +93,17 @@ class OrdinaryJob:
 
     def general(self) -> RuleExchange:
         """The exchange that goes on from here; this is over."""
-        self._way.over(self._job.n)
+        self._way.finish(self._job.n)
         return self._exchange.general()
 
-    def came(self, job: CameBack) -> None:
-        self._came, self._status = job, job.answer.status
+    def restore(self, job: CameBack) -> None:
+        self._answered, self._status = job, job.answer.status
         try:
             self._restore()
         except Exception:  # noqa: BLE001  # nobody who calls may fail for it
             self._stumble()
 
-    def leave(self) -> None:
+    def front_lost(self) -> None:
         """Nobody waits any more; once the application may act it is brought to its end."""
         self._gone = True
         if self.phase == SENT:
@@ -122,8 +122,8 @@ class OrdinaryJob:
             exchange = self._exchange
             exchange.settled()
             self._settle = perf_counter() - self._settling
-            self.phase = _TELLING
-            exchange.tell(self._status, self)
+            self.phase = _AUDITING
+            exchange.audit(self._status, self)
         except Exception:  # noqa: BLE001  # nobody who calls may fail for it
             self._stumble()
 
@@ -133,9 +133,9 @@ class OrdinaryJob:
             self._hand_over()
             return
         self._exchange.abandon()
-        self._way.over(self._job.n)
+        self._way.finish(self._job.n)
         if not self._gone:
-            self._begin_again()
+            self._restart()
 
     def audited(self, error: VaultError | None) -> None:
         """Continue: the audit log has the line, or refused it."""
@@ -167,22 +167,22 @@ class OrdinaryJob:
         if sent:
             request = Request(request.method, request.target, request.headers, sent)
         if job.answer is None:  # else that is here already
-            self._way.say(Redacted(job.n, None, request, stage))
+            self._way.send(Redacted(job.n, None, request, stage))
 
-    def _begin_again(self) -> None:
-        self._way.begin_again(cast("Redact", self._job))
+    def _restart(self) -> None:
+        self._way.restart(cast("Redact", self._job))
 
     def _restore(self) -> None:
-        came, exchange = self._came, self._exchange
-        answer = came.answer if came is not None else None
+        answered, exchange = self._answered, self._exchange
+        answer = answered.answer if answered is not None else None
         out = exchange.restore(answer.body) if answer is not None and self._usual(answer) else None
         if out is None or answer is None:
             self._hand_over()
             return
         self._out, self._settling = out, perf_counter()
         if not exchange.settles:
-            self.phase = _TELLING
-            exchange.tell(answer.status, self)
+            self.phase = _AUDITING
+            exchange.audit(answer.status, self)
             return
         self.phase = _SETTLING
         if not exchange.settle(self, answer.status):
@@ -195,11 +195,11 @@ class OrdinaryJob:
 
     def _end(self, fault: Fault | None) -> None:
         ended = Ended(self._job.n, fault, settle=self._settle)
-        if fault is None and self._came is not None:
+        if fault is None and self._answered is not None:
             ended.body = self._out
-            if header(self._came.answer.headers, b"etag") is not None:
+            if header(self._answered.answer.headers, b"etag") is not None:
                 ended.mark = self._exchange.mark()
-        self._way.say(ended)
+        self._way.send(ended)
 
     def _stumble(self) -> None:
         """Log a fault of ours in its ``except``, and go on the general way."""
@@ -207,17 +207,17 @@ class OrdinaryJob:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        came, exchange = self._came, self.general()
-        if came is not None:
-            self._way.restore(exchange, came)
+        answered, exchange = self._answered, self.general()
+        if answered is not None:
+            self._way.restore(exchange, answered)
         else:
             self._way.give_up(exchange, sent=False)
 
 
-class KeepJob(OrdinaryJob):
+class StageJob(OrdinaryJob):
     """An ordinary write whose front has its request and reads its answer: here are its values."""
 
-    def answered(self, job: WriteTaken) -> None:
+    def settle_write(self, job: WriteTaken) -> None:
         """The application took it: settle, and tell the audit log."""
         exchange, self._status, self._settling = self._exchange, job.status, perf_counter()
         try:
@@ -225,14 +225,14 @@ class KeepJob(OrdinaryJob):
             exchange.answer = RestoredAnswer(job.key, frozenset(job.fields), b"")
             self.phase = _SETTLING
             if not exchange.settles:
-                self.phase = _TELLING
-                exchange.tell(job.status, self)
+                self.phase = _AUDITING
+                exchange.audit(job.status, self)
             elif not exchange.settle(self, job.status):
                 self._hand_over()
         except Exception:  # noqa: BLE001  # nobody who calls may fail for it
             self._stumble()
 
-    def resumed(self, request: Request) -> RuleExchange:
+    def resume(self, request: Request) -> RuleExchange:
         """The exchange that goes on with that request; this is over."""
         self._exchange.request = request
         return self.general()
@@ -246,28 +246,28 @@ class KeepJob(OrdinaryJob):
             return
         stage = perf_counter() - self._began if exchange.settles else 0.0
         tokens = [of[0].token if of else None for of in exchange.write.tokens.values()]
-        self._way.say(KeepDone(self._job.n, None, tokens, stage=stage))
+        self._way.send(KeepDone(self._job.n, None, tokens, stage=stage))
 
-    def _begin_again(self) -> None:
+    def _restart(self) -> None:
         """Let the front begin again: nothing was stored."""
-        self._way.say(KeepDone(self._job.n))
+        self._way.send(KeepDone(self._job.n))
 
     def _end(self, fault: Fault | None) -> None:
         exchange = self._exchange
         mark = exchange.mark() if exchange.tagged and fault is None else b""
-        self._way.say(Ended(self._job.n, fault, mark=mark, settle=self._settle))
+        self._way.send(Ended(self._job.n, fault, mark=mark, settle=self._settle))
 
     def _hand_over(self) -> None:
         """Let the front go on the general way: it has request and answer."""
         if self.phase == _STAGING:
             self._way.give_up(self.general(), sent=False, ident=self.ident)
-            self._way.say(KeepDone(self._job.n))
+            self._way.send(KeepDone(self._job.n))
             return
         self.phase, self._exchange.answer = SENT, None
         if self._gone:
-            self.leave()
+            self.front_lost()
         else:
-            self._way.say(Ended(self._job.n, None, unsettled=True))
+            self._way.send(Ended(self._job.n, None, unsettled=True))
 
 
 class RevealJob:
@@ -276,7 +276,7 @@ class RevealJob:
     def __init__(self, way: GeneralWay, number: int, exchange: FastPathExchange) -> None:
         self._way, self._number, self._exchange = way, number, exchange
 
-    def leave(self) -> None:
+    def front_lost(self) -> None:
         """Nobody waits any more; nothing has to be brought to its end."""
 
     def audited(self, error: VaultError | None) -> None:
@@ -290,8 +290,8 @@ class RevealJob:
         except Exception as fault:  # noqa: BLE001  # lines of others follow; its front goes on
             _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
             revealed = RevealDone(self._number, Fault.of(fault))
-        self._way.over(self._number)
-        self._way.say(revealed)
+        self._way.finish(self._number)
+        self._way.send(revealed)
 
 
 #: What was begun in few steps.
@@ -324,37 +324,37 @@ def reveal(way: GeneralWay, job: Reveal, bound: BoundPlan | None) -> RevealJob |
     if bound is not None and not bound.plan.writes:
         exchange = bound.plan.begin(Match(bound.operation, job.params, bound.rules), _READS)
     if exchange is None:
-        way.say(RevealDone(job.n, None, ordinary=False))
+        way.send(RevealDone(job.n, None, ordinary=False))
         return None
     try:
         ordinary = exchange.reveal(job.id or cast("str", exchange.key), job.fields, job.tokens)
     except Exception:  # noqa: BLE001  # whatever it is, the general way meets and tells it
         ordinary = False
     if not ordinary:
-        way.say(RevealDone(job.n, None))
+        way.send(RevealDone(job.n, None))
         return None
     exchange.ident, exchange.tagged = job.ident, job.tagged
     begun = RevealJob(way, job.n, exchange)
-    exchange.tell(job.status, begun)
+    exchange.audit(job.status, begun)
     return begun
 
 
-def keep_values(way: GeneralWay, job: Keep, bound: BoundPlan | None) -> KeepJob | None:
+def stage_write(way: GeneralWay, job: Keep, bound: BoundPlan | None) -> StageJob | None:
     """Have an ordinary write made durable; ``None``: it is not ordinary, which was said."""
     if bound is None or not bound.plan.writes:
-        way.say(KeepDone(job.n, ordinary=False))
+        way.send(KeepDone(job.n, ordinary=False))
         return None
     operation, rules, plan = bound
     match, cut = Match(operation, job.params, rules), CutBody(job.leaves, job.texts)
     exchange = plan.begin(match, _UNSEEN, job.marks, cut)
     if exchange is not None and exchange.began < plan.joined.unnamed.due:
         exchange.ident = job.ident
-        begun = KeepJob(way, job, exchange, writes=True)
+        begun = StageJob(way, job, exchange, writes=True)
         if exchange.stage(begun) if exchange.settles else begun.start():
             return begun
     elif exchange is not None:
         exchange.close()  # the whole body is to be looked at
-    way.say(KeepDone(job.n))
+    way.send(KeepDone(job.n))
     return None
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.known_tokens import StoredToken, Words
+from proxy.redactor.exchange.known_tokens import RequestText, StoredToken
 from proxy.redactor.inner_texts import Candidate
 from proxy.redactor.message import Request, Response
 from proxy.redactor.pages import NamedText, named_texts, text
@@ -68,7 +68,7 @@ async def of_anybody(
     ``at``: the status of the answer, and the time of its request. ``sought``: fields and tokens of
     values that the caller searched by. Raises ``VaultError``.
     """
-    words, values = Words(request), dict[str, Value]()
+    words, values = RequestText(request), dict[str, Value]()
     for part in words.others(list(tokens)):
         values.update(await _in_part(joined, part, at, sought))
         if busy():
@@ -143,7 +143,7 @@ async def settle_shown(
         return
     opened = (await open_with_staged(collection, (), rows)).values()
     tokens = list(dict.fromkeys(token for one in opened for _, token in one.values))
-    others = [one for part in Words(request).others(tokens) for one in part]
+    others = [one for part in RequestText(request).others(tokens) for one in part]
     texts = await run_in_thread(True, _standing, answer.body, others)
     await joined.decide(settle_page(collection, opened, texts, began, alone=len(keys) == 1))
 

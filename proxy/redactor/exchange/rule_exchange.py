@@ -21,8 +21,8 @@ from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
 from proxy.redactor.exchange.judgement import asks_plainly, declines, may_tell, respelled
 from proxy.redactor.exchange.known_tokens import (
-    Recall,
     SearchTokens,
+    WrittenTokens,
     add_revealed,
     hide_untold,
     own_values,
@@ -112,8 +112,8 @@ class RuleExchange:
         self._request = request
         self._permit()
         self._joined.address.check(request.target)
-        if self._joined.searching is not None:
-            request, self._search = await self._joined.searching.sent(request, self._permit_search)
+        if (searching := self._joined.searching) is not None:
+            request, self._search = await searching.redact(request, self._permit_search)
         operation, writing, read = self._operation, self._writing, self._joined.read
         long = len(request.body) > SMALL and self._joined.is_long(request.body)
         body = await in_thread(read, request) if long else read(request)
@@ -305,7 +305,7 @@ class RuleExchange:
         items, writing = body.items, self._writing
         # of a record that took the place of another one, the vault tells what is live
         writes = [write for write in self._writes if not write.twins[0]]
-        recall = Recall(self._collection, writes) if writes else None
+        recall = WrittenTokens(self._collection, writes) if writes else None
         ids_tell = self._writing is None and self._collection.state.deletes
         parts = recall, items, self._lone, ids_tell
         own, missing = await in_thread(unresolved, *parts) if long else unresolved(*parts)

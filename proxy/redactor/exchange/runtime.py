@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # imported where a rule is of GraphQL
 async def swapped(joined: BoundOperation, target: bytes) -> bytes:
     """The target with tokens for what its operation searches for, or else without its query."""
     if joined.searching is not None:
-        return await joined.searching.readdressed(target)
+        return await joined.searching.redact_target(target)
     try:
         names = joined.plan.operation.request.query
         return await SearchTokens(joined.collection).redacted(target, names)

@@ -5,7 +5,7 @@
  * (proxy/redactor/select.py). It accepts only what is JSON beyond doubt (RFC 8259, strict UTF-8,
  * escapes that are whole characters) and gives None for everything else: the Python code then
  * decides, and tells of faults. "cut" is that of BodyCutter (proxy/redactor/guard.py). "write62" and "write32" are those of proxy/tokenization/common.py;
- * "absent" that of suspects (proxy/redactor/value_search.py), which decides where it is in doubt.
+ * "absent" that of suspects (proxy/redactor/value_scan.py), which decides where it is in doubt.
  *
  * Nothing is allocated and no Python object touched while a text is read, so that the interpreter's
  * lock is released meanwhile for a long one. The text of a bytes object ends with a zero byte, which
@@ -456,7 +456,7 @@ static PyObject *write32(PyObject *module, PyObject *block)
 /* ---------------------------------------------------------------- values in a text */
 
 /* Characters from which on a value counts inside longer text, digits from which on they count, bytes
- * from which on its base64 is a row of so many characters (proxy/redactor/value_search.py), and
+ * from which on its base64 is a row of so many characters (proxy/redactor/value_scan.py), and
  * characters of such rows that are read here. */
 enum { INSIDE = 6, DIGITS = 4, CODED = 11, ROW = 14, CODE = 4096 };
 

@@ -1,7 +1,7 @@
 """Values and filters of a search: in query, form, JSON body or path.
 
 For operations whose rule says more of them than which field a parameter holds. Pure functions on
-bytes; ``exchange.searching`` asks the vault.
+bytes; ``exchange.vault_search`` asks the vault.
 """
 
 import re

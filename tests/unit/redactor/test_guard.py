@@ -7,7 +7,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor import guard, value_search
+from proxy.redactor import guard, value_scan
 from proxy.redactor.guard import BodyCutter, CutBody, Guard
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.plan import make_plan
@@ -161,10 +161,10 @@ def test_what_a_search_looks_for_is_guarded_too():
 @pytest.mark.parametrize("text", ["Quibble 777", "Qui"])
 @pytest.mark.parametrize("form", ["raw", "base64"])
 def test_very_many_values_are_found_as_one_is(monkeypatch, text, form):
-    monkeypatch.setattr(value_search, "_MUCH", 1)
-    for one in (guard, value_search):
+    monkeypatch.setattr(value_scan, "_MUCH", 1)
+    for one in (guard, value_scan):
         monkeypatch.setattr(one, "FEW_VALUES", 0)
-    monkeypatch.setattr(value_search, "_CHUNK", 64)
+    monkeypatch.setattr(value_scan, "_CHUNK", 64)
     values = {f"Person number {number}": "name" for number in range(300)} | {text: "email"}
     rest = json.dumps([f"nobody {number}" for number in range(200)])[:-1]
     leaked = text if form == "raw" else base64.b64encode(text.encode()).decode()

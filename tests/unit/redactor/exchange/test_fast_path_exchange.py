@@ -198,7 +198,7 @@ async def test_the_line_is_written_in_the_next_turn(place: Place) -> None:
 
     read = place.begin(1)
     assert read.restore(answer) is not None
-    read.tell(200, Hears())
+    read.audit(200, Hears())
     assert lines == []
     await asyncio.sleep(0)
     assert lines == [None]

@@ -410,7 +410,7 @@ async def test_a_search_whose_caller_leaves_before_the_end_counts_as_missed():
 )  # fmt: skip
 async def test_what_was_never_begun_ends_the_connection_and_nothing_else(message):
     async with fronted(await desk()) as one:
-        line = await one.link.line()
+        line = await one.link.channel()
         line.connection.send(message)
         async with asyncio.timeout(PATIENCE):
             await line.ended.wait()
@@ -420,7 +420,7 @@ async def test_what_was_never_begun_ends_the_connection_and_nothing_else(message
 
 async def test_a_number_that_is_in_use_ends_the_connection():
     async with fronted(await desk()) as one:
-        line = await one.link.line()
+        line = await one.link.channel()
         request = Request("GET", b"/p/1", (), b"")
         begin = Redact(9, one.desk.runtime.rules.version, 1, {"id": "1"}, 0, request, ())
         for _ in range(2):
@@ -431,7 +431,7 @@ async def test_a_number_that_is_in_use_ends_the_connection():
 
 async def test_a_front_that_hangs_or_is_cut_off_holds_no_record_for_ever(monkeypatch):
     monkeypatch.setattr("proxy.redactor.exchange.frame_connection.LOOK", 0.03)
-    monkeypatch.setattr("proxy.redactor.exchange.link._LOOK", 0.03)
+    monkeypatch.setattr("proxy.redactor.exchange.front_link._LOOK", 0.03)
     async with fronted(await desk()) as one:
         await one.desk.create(ANN)
         got: list[bytes] = []

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.front_fast_path import FrontPlan, FrontRead
+from proxy.redactor.exchange.front_fast_path import FrontRead, FrontReadPlan
 from proxy.redactor.exchange.owner_connection import FrontConnection
 from proxy.redactor.exchange.wire import Reveal, RevealDone
 from proxy.redactor.message import Request, Response
@@ -57,11 +57,11 @@ async def front(place: Place) -> AsyncIterator[Fronted]:
         yield one
 
 
-def plan_of(front: Fronted) -> FrontPlan:
+def plan_of(front: Fronted) -> FrontReadPlan:
     """The plan of reads, which knows their shape."""
     match = read_of(front)
     plan = front.rules.fast_path(match, ())
-    assert isinstance(plan, FrontPlan)
+    assert isinstance(plan, FrontReadPlan)
     for _ in range(8):
         plan.learn(b'{"name": "N", "email": "e", "age": 7, "id": 1}')
     return plan
@@ -83,7 +83,7 @@ async def asked(one: FrontRead, answer: bytes) -> VaultError | None:
     """What the owner makes of an answer."""
     told = Told()
     assert one.restore(answer) is not None
-    one.tell(200, told)
+    one.audit(200, told)
     return await told.line
 
 
@@ -207,7 +207,7 @@ async def test_values_come_once_their_line_is_written_and_never_without(
 ) -> None:
     answer, order = await place.create(), list[str]()
     sink = cast("Kept", next(iter(place.runtime.joined.values())).audit.sink)
-    put, say = sink.put, FrontConnection.say
+    put, send = sink.put, FrontConnection.send
 
     def written(*lines: bytes) -> None:
         put(*lines)
@@ -218,10 +218,10 @@ async def test_values_come_once_their_line_is_written_and_never_without(
 
     def said(self: FrontConnection, message: Any) -> None:
         order.append("values" if message.values else "no values")
-        say(self, message)
+        send(self, message)
 
     monkeypatch.setattr(sink, "put", written)
-    monkeypatch.setattr(FrontConnection, "say", said)
+    monkeypatch.setattr(FrontConnection, "send", said)
     assert await asked(begin(front), answer) is None
     monkeypatch.setattr(sink, "put", refused)
     error = await asked(begin(front), answer)
@@ -236,7 +236,7 @@ async def test_an_owner_that_is_away_is_waited_for_on_the_general_way(
     answer = await place.create()
     one, told = begin(front), Told()
     assert one.restore(answer) is not None
-    one.tell(200, told)
+    one.audit(200, told)
     await front.lost()
     for error in (await told.line, await asked(begin(front), answer)):
         assert error is not None

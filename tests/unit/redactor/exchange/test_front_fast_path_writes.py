@@ -116,7 +116,7 @@ async def done(front: Fronted, body: object, path: bytes = b"/p") -> bytes:
     assert one.restore(answer) is not None
     assert one.settle(caller, 201)
     assert await caller.heard.get() is None
-    one.tell(201, caller)
+    one.audit(201, caller)
     assert await caller.heard.get() is None
     ident = int(json.loads(answer)["id"])
     assert json.loads(one.audited()) == {**cast("dict[str, Any]", body), "id": ident}
@@ -241,7 +241,7 @@ async def test_without_its_line_of_the_audit_log_nothing_is_shown(
     assert one.restore(answer) is not None
     assert one.settle(caller, 201)
     assert await caller.heard.get() is None
-    one.tell(201, caller)
+    one.audit(201, caller)
     error = await caller.heard.get()
     assert isinstance(error, VaultError)
     assert error.code is Code.AUDIT_DOWN
@@ -271,7 +271,7 @@ async def test_an_owner_that_goes_away_while_the_application_acts_leaves_a_doubt
     await done(front, ANN)
     one, caller, answer = await sent(front, BO, b"/p/1")
     await front.lost()
-    await front.link.line()  # of the next one, which knows nothing of this
+    await front.link.channel()  # of the next one, which knows nothing of this
     assert one.restore(answer) is not None
     assert not one.settle(caller, 200)
     with pytest.raises(VaultError) as caught:
@@ -324,15 +324,15 @@ async def test_where_the_owner_keeps_none_it_is_not_asked_for_a_while(front: Fro
 async def test_who_goes_on_with_what_was_never_kept_is_cut_off(
     front: Fronted, message: WriteTaken | Resume
 ) -> None:
-    line = await front.link.line()
-    line.connection.send(message)
+    channel = await front.link.channel()
+    channel.connection.send(message)
     async with asyncio.timeout(PATIENCE):
-        await line.ended.wait()
+        await channel.ended.wait()
 
 
 async def test_a_write_that_was_kept_is_not_answered_without_its_request(front: Fronted) -> None:
     one, _, answer = await sent(front, ANN)
-    exchange = one.plan.general(one.match, one.request, one.number, one.line)
+    exchange = one.plan.general(one.match, one.request, one.number, one.channel)
     with pytest.raises(VaultError) as caught:
         await exchange.restore_response(Response(500, JSON, answer))
     assert caught.value.code is Code.VAULT_DOWN

@@ -4,7 +4,7 @@ from msgspec import structs
 from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.redactor.exchange import known_tokens
-from proxy.redactor.exchange.known_tokens import Recall, Words
+from proxy.redactor.exchange.known_tokens import RequestText, WrittenTokens
 from proxy.redactor.message import Request
 from proxy.redactor.redact import BodyObject, Spot
 from tests.support.exchanges import USUAL, desk
@@ -85,7 +85,7 @@ async def test_whose_an_object_is():
     )
     writing = call.exchange._writing
     assert writing is not None
-    recall = Recall(one.people, writing.writes)
+    recall = WrittenTokens(one.people, writing.writes)
     writing.writes[1].key = "7"
     (a, b) = call.json
 
@@ -111,9 +111,9 @@ async def test_whose_an_object_is():
     # in other fields
     assert rows((None, {"tags": b["name"], "name": tag, "born": b["born"]})) == [[None, None, None]]
     assert rows((None, {"name": None, "born": "x"})) == [[None, None]]
-    assert Recall(one.people, ()).rows([BodyObject([Spot("name", 0, 0, Value(a["name"]))])]) == [
-        [None]
-    ]
+    assert WrittenTokens(one.people, ()).rows(
+        [BodyObject([Spot("name", 0, 0, Value(a["name"]))])]
+    ) == [[None]]
 
 
 class Never(dict[tuple[str, str], int]):
@@ -129,7 +129,7 @@ async def test_no_object_of_an_answer_goes_through_the_tokens_of_all():
     call = await one.send("POST /bulk", [{"name": "a"}, {"name": "b"}])
     writing = call.exchange._writing
     assert writing is not None
-    recall = Recall(one.people, writing.writes)
+    recall = WrittenTokens(one.people, writing.writes)
     recall._owners = Never()
     for number, write in enumerate(writing.writes):
         write.key = str(number)
@@ -220,22 +220,22 @@ def request(target: bytes = b"/", field: bytes = b"", body: bytes = b"") -> Requ
     ],
 )
 def test_a_token_that_the_caller_wrote_is_its_own_word(said: Request) -> None:
-    assert others(Words(said), TOKEN, "another") == ["another"]
+    assert others(RequestText(said), TOKEN, "another") == ["another"]
 
 
 def test_a_token_in_the_place_of_a_value_that_the_caller_wrote_is_not_its_own_word() -> None:
     said = request(field=b"/p?q=Ann")
     sent = structs.replace(request(field=b"/p?q=" + TOKEN.encode()), received=said)
-    assert others(Words(sent), TOKEN, "Ann") == [TOKEN]
+    assert others(RequestText(sent), TOKEN, "Ann") == [TOKEN]
 
 
 def test_escaped_quotes_backslashes_and_slashes() -> None:
-    assert others(Words(request(body=b'"a\\/b\\"c\\\\d"')), 'a/b"c\\d') == []
+    assert others(RequestText(request(body=b'"a\\/b\\"c\\\\d"')), 'a/b"c\\d') == []
 
 
 def test_what_there_is_no_time_for_counts_as_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_tokens, "_BYTES", 1000)
-    words = Words(request(body=b"x" * 100))
+    words = RequestText(request(body=b"x" * 100))
     assert others(words, "a", "b") == ["a", "b"]
     assert not words.full
     assert others(words, "a", "b", "c") == ["a", "b"]
@@ -244,11 +244,11 @@ def test_what_there_is_no_time_for_counts_as_said(monkeypatch: pytest.MonkeyPatc
 
 def test_parts_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_tokens, "_PART_BYTES", 500)
-    words = Words(request(body=b"x" * 100))
+    words = RequestText(request(body=b"x" * 100))
     assert list(words.others(["a", "b", "x", "c"])) == [["a", "b"], ["c"]]
 
 
-def others(words: Words, *tokens: str) -> list[str]:
+def others(words: RequestText, *tokens: str) -> list[str]:
     return [one for part in words.others(tokens) for one in part]
 
 

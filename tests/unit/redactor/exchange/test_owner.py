@@ -61,7 +61,7 @@ async def test_the_next_owner_has_the_rules_that_its_fronts_still_use():
         assert await pair.rules.check() is None
         assert await pair.owner.knows(newer.runtime.rules.version)
         assert memory.used == [version, newer.runtime.rules.version]
-        memory.fault = VaultError(Code.VAULT_DOWN, "away")
+        memory.fault = VaultError(Code.VAULT_DOWN, "owner_unavailable")
         assert await pair.owner.knows(version), "it has them"
         assert not await pair.owner.knows("others")
 
@@ -80,16 +80,16 @@ async def test_a_front_may_send_a_whole_body_of_its_rules_and_no_more():
     async with fronted(await limited("6MiB")) as pair:
         most = 16 * 2**20  # inflated
         assert most < pair.owner.longest() < most + 2**23
-        line = await pair.link.line()
+        channel = await pair.link.channel()
         version = pair.desk.runtime.rules.version
         whole = Request("GET", b"/", (), b"x" * most)
-        redacted = await line.ask(Redact(line.number(), version, 999, {}, 0, whole, ()))
+        redacted = await channel.ask(Redact(channel.number(), version, 999, {}, 0, whole, ()))
         assert redacted.fault.code == "internal", "it was read"
         pair.in_force.runtime = (await limited("24MiB")).runtime
         assert await pair.link.knows(pair.in_force.runtime.rules.version)
         longer = Request("GET", b"/", (), b"x" * 24 * 2**20)
-        redacted = await line.ask(Redact(line.number(), version, 999, {}, 0, longer, ()))
+        redacted = await channel.ask(Redact(channel.number(), version, 999, {}, 0, longer, ()))
         assert redacted.fault.code == "internal", "of rules that it knows as well"
-        line.connection.send(RulesQuestion(line.number(), "x" * pair.owner.longest()))
-        await asyncio.wait_for(line.ended.wait(), PATIENCE)
+        channel.connection.send(RulesQuestion(channel.number(), "x" * pair.owner.longest()))
+        await asyncio.wait_for(channel.ended.wait(), PATIENCE)
         assert await pair.link.knows(version), "it may come again"

@@ -17,11 +17,11 @@ from tests.support.table import table
 
 async def test_what_names_no_exchange_or_no_operation_breaks_nothing():
     async with fronted(await desk()) as pair:
-        line = await pair.link.line()
-        line.connection.send(Fail(1234, True))
+        channel = await pair.link.channel()
+        channel.connection.send(Fail(1234, True))
         version = pair.desk.runtime.rules.version
-        job = Redact(line.number(), version, 999, {}, 0, Request("GET", b"/", (), b""), ())
-        redacted = await line.ask(job)
+        job = Redact(channel.number(), version, 999, {}, 0, Request("GET", b"/", (), b""), ())
+        redacted = await channel.ask(job)
         assert redacted.fault.code == "internal"
         assert await pair.link.knows(version)
 
@@ -84,7 +84,7 @@ async def test_a_front_takes_what_the_longest_body_of_its_rules_may_become():
         "upstream:", "limits: {body: 1MiB, inflated: 20MiB}, upstream:"
     )
     async with fronted(await desk_of(text)) as pair:
-        line = await pair.link.line()
-        assert 80 << 20 < line.connection.longest < 85 << 20
+        channel = await pair.link.channel()
+        assert 80 << 20 < channel.connection.longest < 85 << 20
         await pair.lost()
-        assert (await pair.link.line()).connection.longest == line.connection.longest
+        assert (await pair.link.channel()).connection.longest == channel.connection.longest

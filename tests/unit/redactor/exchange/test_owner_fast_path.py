@@ -46,8 +46,8 @@ class Steps:
         self.steps.append("settle")
         return self.takes
 
-    def tell(self, status: int, _: object) -> None:
-        self.steps.append(("tell", status))
+    def audit(self, status: int, _: object) -> None:
+        self.steps.append(("audit", status))
 
     def mark(self) -> bytes:
         return b"m"
@@ -55,18 +55,18 @@ class Steps:
     def general(self) -> Any:
         return "exchange"
 
-    def say(self, answer: Any) -> None:
+    def send(self, answer: Any) -> None:
         self.steps.append(answer)
 
-    def begin_again(self, job: Redact) -> None:
-        self.steps.append(("again", job))
+    def restart(self, job: Redact) -> None:
+        self.steps.append(("restart", job))
 
     def give_up(self, exchange: Any, *, sent: bool, ident: str = "") -> None:
         assert ident == ASKED.ident
         self.steps.append(("failed", exchange, sent))
 
-    def over(self, number: int) -> None:
-        self.steps.append(("over", number))
+    def finish(self, number: int) -> None:
+        self.steps.append(("finish", number))
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("staged", "settled", "audited", "close", "abandon"):
@@ -89,7 +89,7 @@ def begun(*, settles: bool = True) -> Steps:
     return one
 
 
-def came(status: int = 201, headers: RawHeaders = JSON) -> CameBack:
+def answered(status: int = 201, headers: RawHeaders = JSON) -> CameBack:
     return CameBack(7, Response(status, headers, b"token"))
 
 
@@ -99,21 +99,21 @@ def test_a_write_is_settled_and_told_before_it_is_answered():
     assert one.steps == ["stage"]
     assert one.job.phase != SENT, "it is not durable"
     one = begun()
-    one.job.came(came())
+    one.job.restore(answered())
     assert one.steps == ["restore", "settle"]
     one.job.set_result(None)
-    assert one.steps[2:] == ["settled", ("tell", 201)]
+    assert one.steps[2:] == ["settled", ("audit", 201)]
     one.job.audited(None)
     ended = one.steps[-1]
     assert isinstance(ended, Ended)
     assert (ended.fault, ended.answer, ended.body) == (None, None, b"restored")
-    assert ended.of(came().answer) == Response(201, JSON, b"restored")
+    assert ended.of(answered().answer) == Response(201, JSON, b"restored")
 
 
 def test_a_read_is_told_before_it_is_answered():
     one = begun(settles=False)
-    one.job.came(came(200))
-    assert one.steps == ["restore", ("tell", 200)]
+    one.job.restore(answered(200))
+    assert one.steps == ["restore", ("audit", 200)]
     one.job.audited(None)
     assert one.steps[-1].body == b"restored"
 
@@ -124,14 +124,14 @@ def test_a_read_is_told_before_it_is_answered():
 )  # fmt: skip
 def test_an_answer_out_of_the_ordinary_goes_the_general_way(status, headers):
     one = begun()
-    one.job.came(back := came(status, headers))
-    assert one.steps == [("over", 7), ("general", "exchange", back)]
+    one.job.restore(back := answered(status, headers))
+    assert one.steps == [("finish", 7), ("general", "exchange", back)]
 
 
 def test_the_mark_of_a_record_is_told_where_the_answer_has_a_tag():
     for headers, mark in ((JSON, b""), (((b"eTag", b'"x"'), *JSON), b"m")):
         one = begun(settles=False)
-        one.job.came(came(200, headers))
+        one.job.restore(answered(200, headers))
         one.job.audited(None)
         assert one.steps[-1].mark == mark
 
@@ -140,41 +140,41 @@ def test_the_mark_of_a_record_is_told_where_the_answer_has_a_tag():
 def test_an_answer_that_is_not_restored_goes_the_general_way(restores):
     one = begun()
     one.restores = restores
-    one.job.came(back := came())
-    assert one.steps == ["restore", ("over", 7), ("general", "exchange", back)]
+    one.job.restore(back := answered())
+    assert one.steps == ["restore", ("finish", 7), ("general", "exchange", back)]
 
 
 def test_what_cannot_be_settled_goes_the_general_way():
     for takes in (False, True):
         one = begun()
         one.takes = takes
-        one.job.came(back := came())
+        one.job.restore(back := answered())
         if takes:
             one.job.set_exception(FAULT)
-        assert one.steps[1:] == ["settle", ("over", 7), ("general", "exchange", back)]
+        assert one.steps[1:] == ["settle", ("finish", 7), ("general", "exchange", back)]
 
 
 def test_without_its_line_a_write_is_refused_and_a_read_goes_the_general_way():
     one = begun()
-    one.job.came(came())
+    one.job.restore(answered())
     one.job.set_result(None)
     one.job.audited(FAULT)
     assert one.steps[-1].fault.code == "audit_down"
     assert one.steps[-1].answer is None
     assert "close" in one.steps
     one = begun(settles=False)
-    one.job.came(back := came(200))
+    one.job.restore(back := answered(200))
     one.job.audited(FAULT)
-    assert one.steps[2:] == [("over", 7), ("general", "exchange", back)]
+    assert one.steps[2:] == [("finish", 7), ("general", "exchange", back)]
 
 
 def test_a_fault_after_the_line_goes_the_general_way_and_is_answered_by_that_alone(monkeypatch):
     one = begun()
-    one.job.came(back := came())
+    one.job.restore(back := answered())
     one.job.set_result(None)
     monkeypatch.setattr(one, "audited", lambda: 1 / 0, raising=False)
     one.job.audited(None)
-    assert one.steps[-2:] == [("over", 7), ("general", "exchange", back)]
+    assert one.steps[-2:] == [("finish", 7), ("general", "exchange", back)]
 
 
 def test_values_that_are_not_durable_begin_again_while_somebody_waits():
@@ -182,22 +182,22 @@ def test_values_that_are_not_durable_begin_again_while_somebody_waits():
         one = Steps()
         one.job.start()
         if not waits:
-            one.job.leave()
+            one.job.front_lost()
         one.job.set_exception(FAULT)
-        again = [("again", ASKED)] if waits else []
-        assert one.steps == ["stage", "abandon", ("over", 7), *again]
+        again = [("restart", ASKED)] if waits else []
+        assert one.steps == ["stage", "abandon", ("finish", 7), *again]
 
 
 def test_who_leaves_before_the_request_is_sent_leaves_nothing_and_after_it_a_doubt():
     one = Steps()
     one.job.start()
-    one.job.leave()
+    one.job.front_lost()
     one.job.set_result(None)
-    assert one.steps == ["stage", "staged", ("over", 7), ("failed", "exchange", False)]
+    assert one.steps == ["stage", "staged", ("finish", 7), ("failed", "exchange", False)]
     one = begun()
-    one.job.leave()
-    assert one.steps == [("over", 7), ("failed", "exchange", True)]
+    one.job.front_lost()
+    assert one.steps == [("finish", 7), ("failed", "exchange", True)]
     one = begun()
-    one.job.came(came())
-    one.job.leave()
+    one.job.restore(answered())
+    one.job.front_lost()
     assert one.steps == ["restore", "settle"], "it comes to its end"

@@ -23,7 +23,7 @@ from proxy.redactor.json import native
 from proxy.redactor.json.native import FindLeaves, FoundLeaves, NativeCode
 from proxy.redactor.plan import make_plan
 from proxy.redactor.select import Selection
-from proxy.redactor.value_search import LongPart, suspects
+from proxy.redactor.value_scan import LongPart, suspects
 from proxy.tokenization.common import write32, write62
 from tests.support.effort import rounds
 from tests.support.native import compiled, use

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
-from proxy.redactor import guard, value_search
+from proxy.redactor import guard, value_scan
 from proxy.redactor.guard import Guard
 from proxy.redactor.message import Request
 from proxy.redactor.plan import make_plan
@@ -28,8 +28,8 @@ OPERATION = operation_of('{match: "PUT /contacts/{id}", update: contact}')
 @example("a\\u0001b\\u0000")
 def test_escapes_are_undone_together_as_one_by_one(text):
     part = text.encode()
-    undone = value_search._ESCAPES.sub(value_search._character, part)
-    assert value_search._without_escapes(part) == undone
+    undone = value_scan._ESCAPES.sub(value_scan._character, part)
+    assert value_scan._without_escapes(part) == undone
 
 
 def packed(before: str, text: str) -> str:
@@ -71,9 +71,9 @@ def test_a_long_part_of_a_body_is_searched_as_a_short_one(text, first, padding, 
     told = []
     for long, few in ((1 << 30, 256), (1, 256), (1, 0)):
         with pytest.MonkeyPatch.context() as patch:
-            for one in (guard, value_search):
+            for one in (guard, value_scan):
                 patch.setattr(one, "LONG_BODY", long)
-            patch.setattr(value_search, "_FEW_PLACES", few)
+            patch.setattr(value_scan, "_FEW_PLACES", few)
             try:
                 Guard(make_plan(OPERATION), lambda *_: None).check(
                     [BodyObject(spots)], [row], {}, sent
@@ -90,15 +90,15 @@ def test_a_value_in_base64_is_found_in_a_long_body_that_is_full_of_it(before):
     noise = base64.b64encode(random.Random(1).randbytes(40_000)).decode()
     for text in values:
         body = json.dumps([noise, packed(before, text), noise]).encode()
-        assert value_search.suspects(values, *value_search.unswapped(body, [], values)) == [text]
+        assert value_scan.suspects(values, *value_scan.unswapped(body, [], values)) == [text]
 
 
 def test_a_short_value_in_other_words_of_a_long_body_is_not_examined_closely():
     body = json.dumps(["Annelie, and others like Annex"] * 5000).encode()
     values = {"Ann": "name"}
-    assert value_search.suspects(values, *value_search.unswapped(body, [], values)) == []
+    assert value_scan.suspects(values, *value_scan.unswapped(body, [], values)) == []
     whole = body[:-1] + b', "Ann"]'
-    assert value_search.suspects(values, *value_search.unswapped(whole, [], values)) == ["Ann"]
+    assert value_scan.suspects(values, *value_scan.unswapped(whole, [], values)) == ["Ann"]
 
 
 @given(
@@ -114,7 +114,7 @@ def test_a_longer_value_in_base64_is_suspected_wherever_its_code_begins(
     raw = value.encode("utf-8", "surrogatepass")
     heap = b"\n" + lead + encode(before + raw + after).rstrip(b"=") + b"\n\n{}\n"
     for _ in range(2):  # the second time what the rows stand for is known
-        assert value_search.suspects({value: "note"}, heap) == [value]
+        assert value_scan.suspects({value: "note"}, heap) == [value]
 
 
 @table(
@@ -128,4 +128,4 @@ def test_a_longer_value_in_base64_is_suspected_wherever_its_code_begins(
     ],
 )
 def test_it_tells_what_takes_long_to_search(content: bytes, long: bool) -> None:
-    assert value_search.takes_long(b'{"note":"%b"}' % content) is long
+    assert value_scan.takes_long(b'{"note":"%b"}' % content) is long

@@ -62,23 +62,23 @@ class AnswerWaiter(Protocol):
         """None comes. Must not raise."""
 
 
-def away(text: str = "The owner of the vault cannot be reached.") -> VaultError:
+def owner_unavailable(text: str = "The owner of the vault cannot be reached.") -> VaultError:
     """Return the refusal of what needs the owner."""
     error = VaultError(Code.VAULT_DOWN, text)
     error.retry_after = 1
     return error
 
 
-class OwnerLine:
+class FrontChannel:
     """A connection to the owner, greeted."""
 
-    def __init__(self, owner: "OwnerLink") -> None:
+    def __init__(self, owner: "FrontLink") -> None:
         self._owner = owner
         self.connection = FrameConnection(self._receive, self._lost)
         self._loop = asyncio.get_running_loop()
         self.welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self.ended = asyncio.Event()
-        self.over = asyncio.Event()  #: nothing begins there any more
+        self.retired = asyncio.Event()  #: nothing begins there any more
         self._waiting: dict[int, tuple[AnswerWaiter, float]] = {}  #: and until when, in order
         self._timer: asyncio.TimerHandle | None = None  #: of the one that waits longest
         self._number = 0
@@ -90,7 +90,7 @@ class OwnerLine:
     async def ask(self, question: Numbered) -> Any:
         """Return the answer. Raises ``VaultError`` (VAULT_DOWN)."""
         if not self.connection.open:
-            raise away()
+            raise owner_unavailable()
         waiting = self._loop.create_future()
         self.begin(question, waiting)
         return await waiting
@@ -101,19 +101,19 @@ class OwnerLine:
         ends = self._loop.time() + _ANSWER
         self._waiting[question.n] = waiting, ends
         if self._timer is None:
-            self._timer = self._loop.call_at(ends, self._look)
+            self._timer = self._loop.call_at(ends, self._expire)
 
-    def _look(self) -> None:
+    def _expire(self) -> None:
         """End what has waited too long. One timer looks after all: few of them ever ring."""
         now, self._timer = self._loop.time(), None
         while self._waiting:
             number, (waiting, ends) = next(iter(self._waiting.items()))
             if ends > now:
-                self._timer = self._loop.call_at(ends, self._look)
+                self._timer = self._loop.call_at(ends, self._expire)
                 return
             del self._waiting[number]
             if not waiting.done():
-                waiting.set_exception(away("The owner of the vault does not answer."))
+                waiting.set_exception(owner_unavailable("The owner of the vault does not answer."))
 
     def _receive(self, frame: bytes) -> None:
         for answer in decode_answers(frame):
@@ -121,7 +121,7 @@ class OwnerLine:
                 if not self.welcome.done():
                     self.welcome.set_result(answer)
             elif isinstance(answer, Draining):
-                self._owner.leave(self)
+                self._owner.retire(self)
                 self.connection.send(Left())
             else:
                 waiting, _ = self._waiting.pop(answer.n, _NOBODY)
@@ -130,7 +130,7 @@ class OwnerLine:
 
     def _lost(self) -> None:
         self.ended.set()
-        self._owner.leave(self)
+        self._owner.retire(self)
         if not self.welcome.done():
             self.welcome.set_exception(ConnectionError())
         waiting, self._waiting = self._waiting, {}
@@ -138,10 +138,10 @@ class OwnerLine:
             self._timer.cancel()
         for one, _ in waiting.values():
             if not one.done():
-                one.set_exception(away())
+                one.set_exception(owner_unavailable())
 
 
-class OwnerLink:
+class FrontLink:
     """The way to the owner: one connection at a time, made again when it breaks.
 
     ``patience``: seconds that a question waits for a connection, from the loss of the last one on.
@@ -152,45 +152,45 @@ class OwnerLink:
         self._connect = connect
         self._patience = patience
         self._version = version
-        self._line: OwnerLine | None = None
+        self._channel: FrontChannel | None = None
         self._there = asyncio.Event()
         self._lost_at = asyncio.get_running_loop().time()
         self.longest = ROOM  #: bytes of the longest message that is taken
         self.fault: str | None = "There was no connection to the owner of the vault yet."
         self.welcome: Welcome | None = None
 
-    async def line(self) -> OwnerLine:
+    async def channel(self) -> FrontChannel:
         """Return the connection for what begins now. Raises ``VaultError`` (VAULT_DOWN)."""
         left = self._lost_at + self._patience - asyncio.get_running_loop().time()
-        if self._line is None and left > 0:
+        if self._channel is None and left > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._there.wait()
-        if self._line is None:
-            raise away()
-        return self._line
+        if self._channel is None:
+            raise owner_unavailable()
+        return self._channel
 
-    def now(self) -> OwnerLine | None:
+    def current(self) -> FrontChannel | None:
         """The same at once; ``None``: there is none."""
-        line = self._line
-        return line if line is not None and line.connection.open else None
+        channel = self._channel
+        return channel if channel is not None and channel.connection.open else None
 
     def allow(self, longest: int) -> None:
         """Take messages of so many bytes from now on."""
         self.longest = max(self.longest, min(longest, _LONGEST))
-        if self._line is not None:
-            self._tell_longest(self._line)
+        if self._channel is not None:
+            self._tell_longest(self._channel)
 
-    def _tell_longest(self, line: OwnerLine) -> None:
-        if line.connection.longest < self.longest + _FRAME:
-            line.connection.longest = self.longest + _FRAME
-            line.connection.send(RulesQuestion(line.number(), "", self.longest))
+    def _tell_longest(self, channel: FrontChannel) -> None:
+        if channel.connection.longest < self.longest + _FRAME:
+            channel.connection.longest = self.longest + _FRAME
+            channel.connection.send(RulesQuestion(channel.number(), "", self.longest))
 
-    def leave(self, line: OwnerLine) -> None:
+    def retire(self, channel: FrontChannel) -> None:
         """Begin nothing more there: it is over, or soon will be."""
-        line.over.set()
-        if self._line is line:
-            self._line = None
+        channel.retired.set()
+        if self._channel is channel:
+            self._channel = None
             self._there.clear()
             self._lost_at = asyncio.get_running_loop().time()
 
@@ -198,20 +198,20 @@ class OwnerLink:
         """Keep a connection, for ever."""
         pause = _PAUSES[0]
         while True:
-            line = OwnerLine(self)
+            channel = FrontChannel(self)
             try:
-                await self._greet(line)
+                await self._greet(channel)
             except (OSError, TimeoutError):
-                line.welcome.cancel()
-                line.connection.abort()
+                channel.welcome.cancel()
+                channel.connection.abort()
                 self._note("The owner of the vault cannot be reached.")
             except VaultError as error:
-                line.connection.close()
+                channel.connection.close()
                 self._note(error.message)
             else:
                 self._there.set()
                 self.fault, pause = None, _PAUSES[0]
-                await self._watch(line)
+                await self._watch(channel)
                 continue
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSES[1])
@@ -221,41 +221,41 @@ class OwnerLink:
             _log.warning("the owner of the vault cannot be used, and is tried again", text=fault)
         self.fault = fault
 
-    async def _greet(self, line: OwnerLine) -> None:
+    async def _greet(self, channel: FrontChannel) -> None:
         async with asyncio.timeout(_GONE):
-            await self._connect(lambda: line.connection)
-            line.connection.longest = self.longest + _FRAME
-            line.connection.send(Hello(PROTOCOL, __version__, self.longest))
-            welcome = await line.welcome
+            await self._connect(lambda: channel.connection)
+            channel.connection.longest = self.longest + _FRAME
+            channel.connection.send(Hello(PROTOCOL, __version__, self.longest))
+            welcome = await channel.welcome
             if welcome.protocol == PROTOCOL:
-                await line.ask(RulesQuestion(line.number(), self._version()))
+                await channel.ask(RulesQuestion(channel.number(), self._version()))
         if welcome.protocol != PROTOCOL:
             raise VaultError(
                 Code.VAULT_DOWN,
                 f"The owner of the vault is version {welcome.version} and speaks protocol "
                 f"{welcome.protocol}, this process {PROTOCOL}: run the same version in both.",
             )
-        self.welcome, self._line = welcome, line
-        self._tell_longest(line)
+        self.welcome, self._channel = welcome, channel
+        self._tell_longest(channel)
 
-    async def _watch(self, line: OwnerLine) -> None:
+    async def _watch(self, channel: FrontChannel) -> None:
         """Until nothing begins there any more; a connection over which nothing comes is ended."""
-        while not line.over.is_set():
+        while not channel.retired.is_set():
             try:
                 async with asyncio.timeout(_GONE):
-                    await line.ask(RulesQuestion(line.number(), ""))
+                    await channel.ask(RulesQuestion(channel.number(), ""))
             except (VaultError, TimeoutError):
-                line.connection.abort()
+                channel.connection.abort()
                 break
             # ``wait_for`` loses a cancellation that comes in the same turn: it never ended then
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
-                    await line.over.wait()
+                    await channel.retired.wait()
 
     async def knows(self, version: str) -> bool:
         """Whether the owner has these rules. Raises ``VaultError`` (VAULT_DOWN)."""
-        line = await self.line()
-        return cast("RulesAnswer", await line.ask(RulesQuestion(line.number(), version))).has
+        channel = await self.channel()
+        return cast("RulesAnswer", await channel.ask(RulesQuestion(channel.number(), version))).has
 
     async def follows(self, version: str) -> bool:
         """The same; an owner that is away, or reads the same files now, is waited for a while."""
@@ -273,12 +273,12 @@ class OwnerLink:
 Closed = Callable[[], Awaitable[None]]
 
 
-class RemoteStream:
+class FrontStream:
     """An answer whose parts the owner restores, one after the other."""
 
-    def __init__(self, closed: Closed, line: OwnerLine, number: int) -> None:
+    def __init__(self, closed: Closed, channel: FrontChannel, number: int) -> None:
         self._closed = closed
-        self._line = line
+        self._channel = channel
         self._number = number
 
     async def restore(self, piece: bytes) -> bytes:
@@ -292,20 +292,22 @@ class RemoteStream:
         await self._closed()
 
     async def _passed(self, way: PartWay, content: bytes) -> bytes:
-        line = self._line
-        done = cast("PartDone", await line.ask(Part(line.number(), self._number, way, content)))
+        channel = self._channel
+        done = cast(
+            "PartDone", await channel.ask(Part(channel.number(), self._number, way, content))
+        )
         if done.fault is not None:
             raise done.fault.error()
         return done.content
 
 
-class RemoteMessages(RemoteStream):
+class FrontMessages(FrontStream):
     """A WebSocket whose messages the owner reads."""
 
     def __init__(
-        self, closed: Closed, line: OwnerLine, number: int, longest: int, binary: bool
+        self, closed: Closed, channel: FrontChannel, number: int, longest: int, binary: bool
     ) -> None:
-        super().__init__(closed, line, number)
+        super().__init__(closed, channel, number)
         self.longest = longest
         self.passes_binary = binary
 
@@ -313,7 +315,7 @@ class RemoteMessages(RemoteStream):
         return await self._passed(PartWay.REDACT, text)
 
 
-class Unrestored:
+class UnrestoredStream:
     """An answer that passes with its tokens, for the owner is away."""
 
     async def restore(self, piece: bytes) -> bytes:

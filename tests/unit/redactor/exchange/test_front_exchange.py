@@ -17,18 +17,18 @@ from tests.unit.redactor.exchange.test_list_answers import people, person
 
 async def listed(one: Fronted, stored: Any, target: str = "GET /p") -> tuple[Any, list[Any]]:
     """What comes of a list, and what the owner is told of its answer."""
-    line = await one.link.line()
-    told, send = list[Any](), line.connection.send
+    channel = await one.link.channel()
+    told, send = list[Any](), channel.connection.send
 
     def spied(message: Any, most: int | None = None) -> bool:
         if isinstance(message, CameBack | Redact) and message.answer is not None:
             told.append(message)
         return send(message, most)
 
-    line.connection.send = spied  # type: ignore[method-assign]  # spied on
+    channel.connection.send = spied  # type: ignore[method-assign]  # spied on
     call: Call = await one.send(target)
     answer = await call.exchange.restore_response(Response(200, JSON, json.dumps(stored).encode()))
-    line.connection.send = send  # type: ignore[method-assign]  # spied on
+    channel.connection.send = send  # type: ignore[method-assign]  # spied on
     return json.loads(answer.body), told
 
 

@@ -43,7 +43,7 @@ _SOON: Final = 30
 _OPS: Final = {"from": Op.GTE, "to": Op.LTE, "after": Op.GT, "before": Op.LT}
 
 
-class Searching:
+class SearchRedaction:
     """Redaction of the searches of one operation; made when rules load."""
 
     def __init__(self, plan: SearchPlan, collection: Collection) -> None:
@@ -51,7 +51,7 @@ class Searching:
         self._collection = collection
         self._vault = VaultSearch(collection)
 
-    async def sent(
+    async def redact(
         self, request: Request, permit: Callable[[set[str]], None]
     ) -> tuple[Request, SearchTokens]:
         """The request as the application may see it, and the tokens that it searches by.
@@ -80,7 +80,7 @@ class Searching:
         tokens.mixed = frozenset([one.value for part in (address, body) for one in part.mixed])
         return replace(request, target=target, body=content), tokens
 
-    async def readdressed(self, target: bytes) -> bytes:
+    async def redact_target(self, target: bytes) -> bytes:
         """Return the target of an earlier search with tokens in place of values.
 
         Values that cannot be replaced are removed.

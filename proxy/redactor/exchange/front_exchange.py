@@ -19,16 +19,16 @@ from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.answer_scan import wants_body
 from proxy.redactor.exchange.bound_operation import field_view
-from proxy.redactor.exchange.front_fast_path import FrontPlan, FrontWritePlan, ShapeLessons
-from proxy.redactor.exchange.judgement import may_tell
-from proxy.redactor.exchange.link import (
-    OwnerLine,
-    OwnerLink,
-    RemoteMessages,
-    RemoteStream,
-    Unrestored,
-    away,
+from proxy.redactor.exchange.front_fast_path import FrontReadPlan, FrontWritePlan, ShapeLessons
+from proxy.redactor.exchange.front_link import (
+    FrontChannel,
+    FrontLink,
+    FrontMessages,
+    FrontStream,
+    UnrestoredStream,
+    owner_unavailable,
 )
+from proxy.redactor.exchange.judgement import may_tell
 from proxy.redactor.exchange.list_answers import ListPieces, ObjectCut
 from proxy.redactor.exchange.matcher import (
     Matcher,
@@ -140,7 +140,7 @@ class FrontRuntime(Matcher):
     numbers: dict[int, int]  #: of operations, by identity
     plans: dict[int, OperationPlan]  #: by number
     #: by number, and view of callers
-    fast_path: dict[tuple[int, View | None], FrontPlan | FrontWritePlan | None]
+    fast_path: dict[tuple[int, View | None], FrontReadPlan | FrontWritePlan | None]
     lists: dict[tuple[int, View | None], FrontLists | None]
 
     def plan(self, number: int) -> OperationPlan:
@@ -162,11 +162,11 @@ class FrontRuntime(Matcher):
         return self.lists[key]
 
 
-class RemoteExchange:
+class FrontExchange:
     """A matched request and its answer, carried out by the owner."""
 
     def __init__(
-        self, link: OwnerLink, match: Match, view: View | None, clock: Clock | None = None
+        self, link: FrontLink, match: Match, view: View | None, clock: Clock | None = None
     ) -> None:
         self._link, self._clock = link, clock
         self._unasked: Redact | None = None  #: of a read that the owner does not know of yet
@@ -174,7 +174,7 @@ class RemoteExchange:
         self._operation = operation = match.operation
         self._runtime = cast("FrontRuntime", match.scope)
         self._view = view
-        self._line: OwnerLine | None = None
+        self._channel: FrontChannel | None = None
         self._number = 0
         self._target = b""
         self._ended: Ended | None = None
@@ -193,15 +193,15 @@ class RemoteExchange:
             question.began, self._unasked = self._clock(), question
             return request
         try:
-            line = await self._begin(question)
-            redacted = cast("Redacted", await line.ask(question))
+            channel = await self._begin(question)
+            redacted = cast("Redacted", await channel.ask(question))
         except asyncio.CancelledError:
             self._give_up(sent=False)
             raise
         except VaultError as error:
             self._give_up(sent=False)
             if error.code is Code.VAULT_DOWN and untouched:
-                self._line = None
+                self._channel = None
                 return request
             raise
         if redacted.fault is not None:
@@ -223,7 +223,7 @@ class RemoteExchange:
             ident,
         )
 
-    def go_on(self, request: Request, began: int, of: str | OwnerLine | None) -> None:
+    def resume(self, request: Request, began: int, of: str | FrontChannel | None) -> None:
         """Go on with a read that began then and has that id, of which the owner does not know; or
         with a write that has this number on that line (``None``: it is gone).
         """
@@ -231,13 +231,13 @@ class RemoteExchange:
             self._unasked = self._question(request, (), of)
             self._unasked.began = began
         else:
-            self._target, self._line, self._number = request.target, of, began
+            self._target, self._channel, self._number = request.target, of, began
 
-    async def _begin(self, question: Redact) -> OwnerLine:
+    async def _begin(self, question: Redact) -> FrontChannel:
         """Number a question by the connection on which the exchange begins."""
-        self._line = line = await self._link.line()
-        self._number = question.n = line.number()
-        return line
+        self._channel = channel = await self._link.channel()
+        self._number = question.n = channel.number()
+        return channel
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole; of special operations the owner tells later."""
@@ -254,23 +254,23 @@ class RemoteExchange:
 
     async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """As of any exchange; the owner holds what is on its way between two parts."""
-        line = self._line
+        channel = self._channel
         try:
-            if line is None:
-                raise away()
-            opened = cast("Opened", await line.ask(Open(self._number, status, headers)))
+            if channel is None:
+                raise owner_unavailable()
+            opened = cast("Opened", await channel.ask(Open(self._number, status, headers)))
         except VaultError as error:
             self._give_up(sent=True)
             if status == _SWITCHING:
                 raise  # messages of the caller may hold values
             self._pass_with_tokens(error)
-            return Unrestored() if header(headers, b"content-encoding") is None else None
+            return UnrestoredStream() if header(headers, b"content-encoding") is None else None
         if not opened.parts:
             return None
-        way = (self.closed, line, self._number)
+        way = (self.closed, channel, self._number)
         if opened.longest is None:
-            return RemoteStream(*way)
-        return RemoteMessages(*way, opened.longest, opened.passes_binary)
+            return FrontStream(*way)
+        return FrontMessages(*way, opened.longest, opened.passes_binary)
 
     async def closed(self) -> None:
         """Nothing more comes of an answer that came part by part."""
@@ -310,7 +310,7 @@ class RemoteExchange:
         return b"" if self._ended is None else self._ended.mark
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
-        await self._tell(Settle(self._number, status, headers))
+        await self._settle(Settle(self._number, status, headers))
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:  # noqa: ARG002  # of the port
         if self._ended is not None and self._ended.unread is not None:
@@ -318,9 +318,9 @@ class RemoteExchange:
 
     async def failed(self, sent: bool) -> None:  # one fact, named by the method
         if self._unasked is None:
-            await self._tell(Fail(self._number, sent))
+            await self._settle(Fail(self._number, sent))
 
-    async def _tell(self, question: Settle | Fail) -> None:
+    async def _settle(self, question: Settle | Fail) -> None:
         try:
             await self._end(question)
         except VaultError:
@@ -329,12 +329,12 @@ class RemoteExchange:
 
     async def _end(self, question: CameBack | Settle | Fail | Close) -> Ended:
         whole = await self._begun_late(question)
-        line, self._line = self._line, None
-        if line is None:
-            raise away()
-        ended = cast("Ended", await line.ask(whole or question))
+        channel, self._channel = self._channel, None
+        if channel is None:
+            raise owner_unavailable()
+        ended = cast("Ended", await channel.ask(whole or question))
         if ended.unsettled:
-            self._line = line  # it goes on there
+            self._channel = channel  # it goes on there
             return ended
         self._ended = ended
         self.missed, self.timing.settle = ended.missed, ended.settle
@@ -348,11 +348,11 @@ class RemoteExchange:
         unasked, self._unasked = self._unasked, None
         if unasked is None:
             return None
-        line = await self._begin(unasked)
+        channel = await self._begin(unasked)
         if isinstance(question, CameBack):
             unasked.answer, unasked.rows = question.answer, question.rows
             return unasked
-        redacted = cast("Redacted", await line.ask(unasked))
+        redacted = cast("Redacted", await channel.ask(unasked))
         if redacted.fault is not None:
             raise redacted.fault.error()
         question.n = self._number
@@ -367,6 +367,6 @@ class RemoteExchange:
 
     def _give_up(self, *, sent: bool) -> None:
         """Tell the owner that nobody waits any more; it may not hear it."""
-        line, self._line = self._line, None
-        if line is not None:
-            line.connection.send(Fail(self._number, sent))
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.connection.send(Fail(self._number, sent))

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange import link
+from proxy.redactor.exchange import front_link
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.wire import PROTOCOL, Fail, RulesAnswer
 from tests.support.exchanges import desk
@@ -16,7 +16,7 @@ from tests.support.table import table
 
 async def test_what_begins_while_the_owner_is_replaced_waits_for_the_next_one():
     async with fronted(await desk(), patience=5) as one:
-        before = await one.link.line()
+        before = await one.link.channel()
         call = await one.send("POST /p", {"name": "Ann"})
         before_it, one.owner = one.owner, VaultOwner(one.in_force, OwnerTerms("se", b"secret"))
         draining = asyncio.create_task(before_it.drain(5))
@@ -30,15 +30,15 @@ async def test_what_begins_while_the_owner_is_replaced_waits_for_the_next_one():
         await draining
         one.up = True
         assert (await waiting).json["name"] != "Bo"
-        assert await one.link.line() is not before
+        assert await one.link.channel() is not before
 
 
 async def test_an_owner_that_says_nothing_is_left(monkeypatch):
-    monkeypatch.setattr(link, "_ANSWER", 0.1)
+    monkeypatch.setattr(front_link, "_ANSWER", 0.1)
     async with fronted(await desk()) as one:
-        line = await one.link.line()
+        channel = await one.link.channel()
         with pytest.raises(VaultError, match="does not answer"):
-            await line.ask(Fail(99, False))  # of no exchange: nothing is to be told
+            await channel.ask(Fail(99, False))  # of no exchange: nothing is to be told
 
 
 class Timers:
@@ -61,30 +61,30 @@ class Timers:
 
 
 async def test_each_question_ends_in_its_own_time_and_what_was_answered_never_does():
-    line, timers = link.OwnerLine(cast("Any", None)), Timers()
-    line._loop = cast("Any", timers)
+    channel, timers = front_link.FrontChannel(cast("Any", None)), Timers()
+    channel._loop = cast("Any", timers)
     first, second, third = (asyncio.get_running_loop().create_future() for _ in range(3))
     for number, waiting in enumerate((first, second, third)):
         timers.now = 10.0 * number
-        line.begin(Fail(number, False), waiting)
-    line._receive(msgspec.msgpack.encode([RulesAnswer(1, has=True)]))
+        channel.begin(Fail(number, False), waiting)
+    channel._receive(msgspec.msgpack.encode([RulesAnswer(1, has=True)]))
     timers.ring()
     assert (first.done(), third.done()) == (True, False)
     assert second.result().has
     timers.ring()
-    assert timers.now == 20 + link._ANSWER
+    assert timers.now == 20 + front_link._ANSWER
     assert third.exception() is not None
-    assert (timers.set, line._waiting) == ([], {})
+    assert (timers.set, channel._waiting) == ([], {})
     with pytest.raises(VaultError, match="does not answer"):
         first.result()
 
 
 async def test_another_protocol_is_told_and_used_for_nothing(monkeypatch):
     async with fronted(await desk(), patience=0.1) as one:
-        monkeypatch.setattr(link, "PROTOCOL", PROTOCOL + 1)
+        monkeypatch.setattr(front_link, "PROTOCOL", PROTOCOL + 1)
         await one.lost()
         with pytest.raises(VaultError) as caught:
-            await one.link.line()
+            await one.link.channel()
         assert caught.value.code is Code.VAULT_DOWN
         assert one.link.fault is not None
         assert "run the same version in both" in one.link.fault
@@ -104,7 +104,7 @@ async def test_an_owner_that_ends_begins_nothing_for_those_who_still_come_to_it(
         assert (await waiting).json["name"] != "Bo"
 
 
-class Quiet(link.OwnerLine):
+class Quiet(front_link.FrontChannel):
     """A connection whose owner answers at once."""
 
     async def ask(self, question: object) -> None:
@@ -115,12 +115,12 @@ class Quiet(link.OwnerLine):
 async def test_a_front_that_ends_while_its_owner_leaves_comes_to_its_end(turns):
     """A cancellation is never lost: the process did not end then, and was killed after 28 s."""
     async with fronted(await desk()) as one:
-        watching = asyncio.create_task(one.link._watch(line := Quiet(one.link)))
+        watching = asyncio.create_task(one.link._watch(channel := Quiet(one.link)))
         await asyncio.sleep(0.02)
-        line.over.set()
+        channel.retired.set()
         for _ in range(turns):
             await asyncio.sleep(0)
         in_time = watching.cancel()
         await asyncio.wait([watching], timeout=PATIENCE)
         assert watching.cancelled() is in_time
-        line.welcome.cancel()
+        channel.welcome.cancel()
