@@ -275,3 +275,41 @@ async def test_corrections_that_were_acknowledged_survive_kills(
         shown = (await world.call("GET", f"/people/{ann['id']}", 200))["name"]
         assert shown in (acknowledged, begun)
         acknowledged = shown
+
+
+async def test_who_is_shown_no_value_does_not_learn_it_by_correcting_it(
+    office: tuple[World, Vault],
+) -> None:
+    """Whether a guess is right or wrong, the answer and what is shown afterwards are the same."""
+    world, vault = office
+    ann = await world.call("POST", "/people", 201, json={**ANN, "pin": "1234"})
+    redacted = {"valueType": "redacted", "format": "[a-z]{12}"}
+    fields = {"email": redacted, "name": redacted, "tags": redacted, "pin": "hidden"}
+    policy = {"schema": "person", "actions": ["read", "write"], "fields": fields}
+    blind = await under(vault, "blind", policy)
+    writer = await under(vault, "writer", {"schema": "person", "actions": ["write"]})
+    path = f"{PEOPLE}/{ann['id']}"
+    for email in (ANN["email"], "other@example.com"):
+        for client in (blind, writer):
+            status, answer = await client.ask("PATCH", path, {"email": email})
+            assert (status, answer["errors"][0]["source"]) == (400, "/email"), answer
+    for tags in (ANN["tags"], ["not", "these"]):
+        assert (await blind.ask("PATCH", path, {"tags": tags}))[0] == 400
+    for name in (ANN["name"], ANN["name"], "Eve"):
+        _, before = await blind.ask("GET", path)
+        status, after = await blind.ask("PATCH", path, {"name": name})
+        assert status == 200
+        assert after["name"] != before["name"]
+        assert after["email"] == before["email"]
+    assert (await world.call("GET", f"/people/{ann['id']}", 200))["name"] == "Eve"
+
+
+async def under(vault: Vault, name: str, policy: dict[str, Any]) -> Vault:
+    """A client under a new access policy."""
+    assert (await vault.ask("PUT", f"/api/policies/{name}", policy))[0] == 201
+    wanted = {"name": name, "environment_id": "default", "policies": [name]}
+    status, access = await vault.ask("POST", "/api/clients", wanted)
+    assert status == 201, access
+    client = Vault(vault.world, access)
+    await client.enter()
+    return client

@@ -22,6 +22,9 @@ from tests.support.twins import Twins, twins
 M = "/api/models/thing"
 KEYS = ("a", "b", "c")
 NEW = ("new", "other")
+#: A record that is in one vault alone, outside of all rows, and that nobody gives a record as its
+#: key: that a key is taken is told.
+OUTSIDE = "outside"
 #: Every field but the key: strings in every storage class, and one of each kind of the others.
 FIELDS: dict[str, dict[str, Any]] = {
     "plain": {"type": "string", "storage": "indexed"},
@@ -174,8 +177,13 @@ class Scenario:
         names = {self.name() for _ in range(self.number(0, 3))} - {"id", "record_key", "version"}
         return {"id": self.one(*keys), **{name: self.one(*pool(name)) for name in sorted(names)}}
 
+    def addressed(self) -> tuple[str, dict[str, Any]]:
+        """A record at its address, now and then at that of another."""
+        key = self.key()
+        return f"{M}/{key}", self.sent(*(key,) * 4, *KEYS)
+
     def update(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"records": [self.sent(*KEYS)]}
+        found: dict[str, Any] = {"records": [self.sent(*KEYS, OUTSIDE)]}
         if self.perhaps(3):
             name = self.one(*TEXTS, *OTHERS) if self.perhaps() else self.name()
             found = {
@@ -188,7 +196,10 @@ class Scenario:
 
     def step(self) -> tuple[str, str, Any, dict[str, str]]:
         method, path, body = self.one(*STEPS)(self)
-        return method, path, body, {"Idempotency-Key": "k"} if self.perhaps(6) else {}
+        headers = {"Idempotency-Key": "k"} if self.perhaps(6) else {}
+        if self.perhaps(5):
+            headers[self.one("If-Match", "If-None-Match")] = self.one("TAG", "TAG", "*", '"x"')
+        return method, path, body, headers
 
     def person(self, *, mentions: bool = False) -> dict[str, Any]:
         values = (*POOLS["string"], *KEYS, "x", "1", "north")
@@ -199,7 +210,7 @@ class Scenario:
         return f"?cascadeBy={self.name()}" if self.perhaps() else ""
 
     def key(self) -> str:
-        return str(self.one(*KEYS, *KEYS, *NEW))
+        return str(self.one(*KEYS, *KEYS, *NEW, OUTSIDE))
 
 
 STEPS = (
@@ -208,6 +219,8 @@ STEPS = (
     *[lambda here: ("POST", M + "/aggregate", here.aggregation())] * 3,
     lambda here: ("GET", f"{M}/{here.key()}/history?limit=3", None),
     lambda here: ("GET", M + "/export?limit=2", None),
+    lambda here: ("GET", f"{M}/{here.key()}/bait", None),
+    lambda here: ("POST", "/api/find", {"schema": "thing", **here.search()}),
     *[lambda here: ("POST", M, here.sent(*KEYS, *NEW))] * 2,
     lambda here: ("POST", "/api/v2/models/thing", here.sent(*KEYS, *NEW)),
     lambda here: ("POST", M + "/batch", [here.sent(*NEW), here.sent(*KEYS)]),
@@ -220,10 +233,10 @@ STEPS = (
         )
     ]
     * 2,
-    *[lambda here: ("POST", f"{M}/{here.one(*KEYS)}/migrate/{here.key()}", None)] * 3,
+    *[lambda here: ("POST", f"{M}/{here.key()}/migrate/{here.key()}", None)] * 4,
     *[lambda here: ("GET", f"{M}/{here.key()}", None)] * 2,
-    *[lambda here: ("PUT", f"{M}/{here.key()}", here.sent(*KEYS))] * 2,
-    *[lambda here: ("PATCH", f"{M}/{here.key()}", here.sent(*KEYS))] * 2,
+    *[lambda here: ("PUT", *here.addressed())] * 3,
+    *[lambda here: ("PATCH", *here.addressed())] * 3,
     *[lambda here: ("POST", "/api/persons/find", here.person(mentions=True))] * 2,
     lambda here: ("POST", "/api/persons/erase", here.person()),
     lambda here: ("DELETE", f"{M}/{here.key()}{here.cascade()}", None),
@@ -232,6 +245,7 @@ STEPS = (
     lambda here: ("UPLOAD", f"{M}/{here.key()}/files", None),
     lambda here: ("FILE GET", f"{M}/{here.key()}/files", None),
     lambda here: ("FILE DELETE", f"{M}/{here.key()}/files", None),
+    lambda here: ("FILE MOVE", f"{M}/{here.key()}/files/move/{here.key()}", None),
 )
 UPLOAD = {"Content-Type": "multipart/form-data; boundary=b", "x-filename": "cv.txt"}
 FILE = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nhello\r\n--b--\r\n'
@@ -242,6 +256,8 @@ async def carry_out(pair: Twins, number: int, step: tuple[str, str, Any, dict[st
     method, path, body, headers = step
     if method == "UPLOAD":
         await pair.ask("POST", path, ME, data=FILE, headers={**UPLOAD, **headers})
+    elif method == "FILE MOVE":
+        await pair.ask("POST", path, ME, json={"attachment_ids": ["FILE"]}, headers=headers)
     elif method.startswith("FILE"):
         await pair.ask_file(method.removeprefix("FILE "), path, ME, number)
     else:
@@ -263,6 +279,8 @@ async def hold(engine: str, here: Scenario, on_existing: str) -> None:
             for one, other in here.records:
                 pair.advance(1000)
                 await pair.seed("POST", M, one, other)
+            if here.rows is not None:
+                await pair.seed_one("POST", M, {**here.records[0][0], "id": OUTSIDE, "zone": "out"})
             for number, step in enumerate(here.steps):
                 pair.advance(1000)
                 await carry_out(pair, number, step)

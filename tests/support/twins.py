@@ -33,6 +33,11 @@ class Twins:
         self.cursors: list[str | None] = [None, None]
         self.tags: list[list[str | None]] = [[], []]
 
+    async def seed_one(self, method: str, path: str, body: Any, as_: str = "writer") -> None:
+        """Make what the first vault alone holds."""
+        said = await self.worlds[0].client(method, path, as_, json=body)
+        assert said.status < 300, said.json
+
     async def seed(self, method: str, path: str, one: Any, other: Any, as_: str = "writer") -> None:
         """Make what the vaults hold; both have to take it alike."""
         first, second = [
@@ -69,14 +74,21 @@ class Twins:
             here.clock.advance(milliseconds)
 
     def _own(self, place: int, more: dict[str, Any]) -> dict[str, Any]:
-        """The request with what has another name in each vault."""
+        """The request with what has another name in each vault: the last cursor and entity tag,
+        the first file.
+        """
         text = json.dumps(more.get("json"))
-        if '"CURSOR"' not in text:
-            return more
-        return {
-            **more,
-            "json": json.loads(text.replace('"CURSOR"', json.dumps(self.cursors[place]))),
-        }
+        if "TAG" in more.get("headers", {}).values():
+            tag = self.tags[place][-1] if self.tags[place] else None
+            headers = {
+                name: tag or '"none"' if value == "TAG" else value
+                for name, value in more["headers"].items()
+            }
+            more = {**more, "headers": headers}
+        files = self.files[place]
+        file = json.dumps(files[0].decode() if files else "none")
+        own = text.replace('"CURSOR"', json.dumps(self.cursors[place])).replace('"FILE"', file)
+        return more if own == text else {**more, "json": json.loads(own)}
 
     def _told(self, place: int, said: Said) -> tuple[Any, ...]:
         found = _CURSOR.search(said.body)

@@ -196,20 +196,28 @@ def _earlier(
 def _values(
     records: Records, draft: RecordDraft, before: RecordBody, start: int
 ) -> dict[str, _Stored]:
-    """All values of the record with those of the draft among them, numbered from ``start`` on."""
+    """All values of the record with those of the draft among them, numbered from ``start`` on.
+
+    Who is not shown a value writes it anew also where it is the stored one: nothing tells them
+    apart, or guesses could be tried.
+    """
     values: dict[str, _Stored] = dict(before.values)
     faults: list[Detail] = []
+    unseen = records.rights.unseen(draft.fields) if may_read(records) else {*draft.fields}
     for name, sent in draft.fields.items():
         stored = before.values.get(name, ())
         texts = [] if sent is None else sent if isinstance(sent, list) else [sent]
-        if texts == [one.text for one in stored]:
+        blind = bool(texts) and name in unseen
+        if texts == [one.text for one in stored] and not blind:
             continue
         fault = _fault(records, name, texts, stored)
         if fault:
             faults.append(Detail(draft.at + step(name), fault))
             continue
         values[name] = tuple(
-            msgspec.structs.replace(one, number=start + at, text=text) if text != one.text else one
+            msgspec.structs.replace(one, number=start + at, text=text)
+            if blind or text != one.text
+            else one
             for at, (one, text) in enumerate(zip(stored, texts, strict=False))
         )
         start += len(texts)

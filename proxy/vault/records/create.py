@@ -108,7 +108,10 @@ async def store_records(
             keys = await _keys(records, drafts)  # a rotation may have gone by while it waited
             rows = await records.collection.store.by_keys(records.collection.table, keys)
             alive = {key: row for key, row in rows.items() if records.collection.alive(row)}
-            before = [records.open(alive[key]) if key in alive else None for key in keys]
+            within = RowPolicyCheck(
+                records
+            )  # of one outside nothing is told but that its key is used
+            before = [within.open(alive[key]) if key in alive else None for key in keys]
             for one in before:
                 await check_condition(records, one)
             taken = alive.keys() if on_existing == "refuse" else _elsewhere(records, alive)

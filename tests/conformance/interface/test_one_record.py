@@ -254,6 +254,16 @@ async def test_a_create_can_ask_for_a_record_to_be_there_or_not(here):
     assert (await ask(here, "POST", M, {"id": "ann", "name": "x"}, If_None_Match="*")).status == 412
 
 
+async def test_a_condition_of_a_create_is_asked_of_what_the_caller_sees(here):
+    for key, status in (("ann", 409), ("nobody", 201)):
+        mine = {"id": key, "name": "x", "age": 20}
+        said = await ask(here, "POST", M, mine, "under:north", If_Match="*")
+        assert said.status == 412, "nothing of that key is there for this client"
+        said = await ask(here, "POST", M, mine, "under:north", If_None_Match="*")
+        assert said.status == status
+    assert (await stored(here))["age"] == 40
+
+
 async def test_conditions_on_the_content_of_a_file_are_obeyed(here):
     async def put(content: bytes, **headers: str) -> Said:
         form = FormData()
