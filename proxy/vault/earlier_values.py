@@ -46,6 +46,14 @@ def erased_values(version: RecordBody) -> dict[str, tuple[TokenizedValue, ...]]:
     return _part(version, left=False) if version.earlier else NO_VALUES
 
 
+def marked_values(version: RecordBody) -> dict[str, tuple[TokenizedValue, ...]]:
+    """The values of the record, and the marks of the fields of which nothing is left."""
+    left = dict(version.values)
+    for name, marks in erased_values(version).items():
+        left[name] = left.get(name) or marks
+    return left
+
+
 def unerased_values(version: RecordBody) -> dict[str, tuple[TokenizedValue, ...]]:
     """The values of earlier versions that a version keeps, by field."""
     return _part(version, left=True) if version.earlier else NO_VALUES

@@ -4,6 +4,7 @@ Fields of which both have one token follow what the others tell.
 """
 
 from collections.abc import Container, Iterable, Sequence
+from functools import partial
 
 from proxy.vault.body import (
     TOKEN_OF,
@@ -14,6 +15,7 @@ from proxy.vault.body import (
     changed,
     tokens_of,
 )
+from proxy.vault.earlier_values import marked_values
 
 
 def tells(
@@ -71,14 +73,11 @@ def taken(
     No if the object shows a text that the version replaces. ``older``: by their numbers those that
     had been live before: what replaced a part of one was carried out if a text of it is shown.
     """
-    here, before, own = (
-        set(pairs),
-        live.value_tokens(),
-        [version.value_tokens() for version in versions],
-    )
-    against = [bool(here & (before - mine)) for mine in own]
+    here, own = set(pairs), [version.value_tokens() for version in versions]
+    befores = list(map(partial(_before, live), versions))
+    against = [bool(here & (before - mine)) for before, mine in zip(befores, own, strict=True)]
     certain = [
-        bool(here & (mine - before).difference(*own[:at], *own[at + 1 :]))
+        bool(here & (mine - befores[at]).difference(*own[:at], *own[at + 1 :]))
         for at, mine in enumerate(own)
     ]
     verdicts: list[bool | None] = []
@@ -88,10 +87,24 @@ def taken(
             for index, other in enumerate(own)
             if index != at and (certain[index] or not against[index])
         ]
-        lone = not against[at] and bool(here & (mine - before).difference(*rivals))
+        lone = not against[at] and bool(here & (mine - befores[at]).difference(*rivals))
         is_sure = certain[at] and not (at in older and against[at])
         verdicts.append(True if is_sure or lone else False if against[at] else None)
     return verdicts
+
+
+def _before(live: RecordBody, version: RecordBody) -> set[tuple[str, str]]:
+    """Every (field, token) of the live values, and the erased ones that a version writes over: the
+    application may have their tokens still.
+    """
+    if not live.earlier:
+        return live.value_tokens()
+    return {
+        (name, one.token)
+        for name, values in marked_values(live).items()
+        if live.values.get(name) or name in version.values
+        for one in values
+    }
 
 
 def adopted_values(

@@ -81,7 +81,7 @@ class Request:
     def ids(self) -> list[int]:
         """The records that it is about, as far as it says."""
         if self.target.startswith("/p/"):
-            return [int(self.target.removeprefix("/p/"))]
+            return [int(self.target.split("/")[2])]
         return list(self.body["ids"]) if isinstance(self.body, dict) and "ids" in self.body else []
 
     @property

@@ -25,6 +25,7 @@ from proxy.vault.body import (
     values_in_order,
 )
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
+from proxy.vault.earlier_values import marked_values
 from proxy.vault.seal import Tampered
 from proxy.vault.table_state import Opening, PageRecord, opening_of
 from proxy.vault.verdicts import taken
@@ -94,12 +95,11 @@ class OpenRow(msgspec.Struct):
     def values_at(
         self, places: Sequence[tuple[str, str]]
     ) -> Mapping[str, tuple[TokenizedValue, ...]]:
-        """The values of an object's (field, token): live, or of versions that it shows accepted, or
-        alone to have what it shows in a field where values have one token.
+        """The values of an object's (field, token): live or erased, of versions shown as accepted, or
+        shown alone of a field where values have one token.
         """
-        fields, here = dict(self.live.values), set(places)
-        versions, older = self.versions()
-        verdicts = taken(places, self.live, versions, older)
+        (versions, older), here = self.versions(), set(places)
+        fields, verdicts = marked_values(self.live), taken(places, self.live, versions, older)
         for at, (version, verdict) in enumerate(zip(versions, verdicts, strict=True)):
             for name, values in version.values.items():
                 before, tokens = fields.get(name, ()), {(name, one.token) for one in values}

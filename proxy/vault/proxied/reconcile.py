@@ -20,7 +20,7 @@ from proxy.storage.changes import Bind, Change, Conflict, Replace, StageRow, Uns
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, newest, tokens_of
 from proxy.vault.collection import Collection
-from proxy.vault.earlier_values import keeping
+from proxy.vault.earlier_values import keeping, marked_values
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import is_over, is_promised, is_unsure_mark, removes
 from proxy.vault.proxied.merge_duplicates import gone_since, join_objects, join_shown, keep
@@ -328,11 +328,11 @@ def _decide(
     """
     live, version, *others = versions
     fields: dict[str, tuple[TokenizedValue, ...]] = {}
-    names = changed(live.values, version.values)
+    names, marked = changed(live.values, version.values), marked_values(live)
     settled = over or bool(names)  # one without a change may still bring these values back
     for name in sorted(names):
-        old, new = live.values.get(name, ()), version.values.get(name, ())
-        texts = texts_by_field.get(name, ())
+        present, new = live.values.get(name, ()), version.values.get(name, ())
+        old, texts = marked.get(name, ()) if new else present, texts_by_field.get(name, ())
         if tokens_of(old) != tokens_of(new):
             verdict = tells(texts, old, new)
             if verdict and taken is False and not _stand_for(new, name, others):
@@ -342,12 +342,12 @@ def _decide(
         else:
             verdict = taken
         if verdict:
-            fields[name] = adopted_values(texts, old, new)
+            fields[name] = adopted_values(texts, present, new)
             continue
         if (
             verdict is None and taken and set(texts) & set(tokens_of(new))
         ):  # whether it gave up others is not told: they stay
-            fields[name] = adopted_values(tokens_of(old), old, new)
+            fields[name] = adopted_values(tokens_of(present), present, new)
         settled = settled and verdict is False and over
     return (adopt(live, fields, version.following) if fields else live), settled
 

@@ -151,6 +151,33 @@ async def test_an_update_in_doubt_keeps_its_own_fields_and_follows_in_others(tak
     await correct(made, tags=["v", "w"])
 
 
+@pytest.mark.parametrize(("acted", "status"), [(False, 500), (False, 0), (True, 500), (True, 0)])
+async def test_an_update_in_doubt_brings_no_erased_field_back_by_its_token(
+    acted: bool, status: int
+) -> None:
+    """The application has the one token of that field all the while: the other field tells."""
+    fields = ("name: {kind: name}", "pin: {kind: text, token: {shape: fixed, value: hidden}}")
+    here = await desk(USUAL[0], *USUAL[2:], fields=fields)
+    stored = await here.create({"name": "Ann", "pin": "1234"})
+    erasure = RecordDraft("1", {"pin": None})
+    await correct_record(Records(here.people), erasure, "chief", no_changes)
+    call = await here.send("PATCH /p/1", {"name": "Eve", "pin": "4711"})
+    stored |= call.json if acted else {}
+    if status:
+        await call.answer(status, {"error": "no"})
+    else:
+        await call.exchange.failed(True)
+    expected = (
+        {"id": 1, "name": "Eve", "pin": "4711"} if acted else {"id": 1, "name": "Ann", "pin": None}
+    )
+    for _ in range(3):
+        assert await here.shown(stored) == expected
+        here.clock.advance(400_000)
+    found = (await Records(here.people).by_key(["1"])).values()
+    (texts,) = [here.people.sealer.open(row).values for row in found]
+    assert [one.text for one in texts.get("pin", ())] == (["4711"] if acted else [])
+
+
 async def test_the_version_before_stays_in_the_history() -> None:
     made = await bench()
     given: list[Record] = []
