@@ -95,7 +95,7 @@ class OpenRow(msgspec.Struct):
     def values_at(
         self, places: Sequence[tuple[str, str]]
     ) -> Mapping[str, tuple[TokenizedValue, ...]]:
-        """The values of an object's (field, token): live or erased, of versions shown as accepted, or
+        """The values of an object's (field, token): live or erased, of versions shown as taken, or
         shown alone of a field where values have one token.
         """
         (versions, older), here = self.versions(), set(places)
