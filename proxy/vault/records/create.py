@@ -108,7 +108,7 @@ async def store_records(
             keys = await _keys(records, drafts)  # a rotation may have gone by while it waited
             rows = await records.collection.store.by_keys(records.collection.table, keys)
             alive = {key: row for key, row in rows.items() if records.collection.alive(row)}
-            before = _seen(records, [alive.get(key) for key in keys])
+            before = _visible_records(records, [alive.get(key) for key in keys])
             for one in before:
                 await check_condition(records, one)
             taken = alive.keys() if on_existing == "refuse" else _elsewhere(records, alive)
@@ -134,7 +134,7 @@ async def store_records(
     raise overtaken(records)
 
 
-def _seen(records: Records, rows: Iterable[Row | None]) -> list[Record | None]:
+def _visible_records(records: Records, rows: Iterable[Row | None]) -> list[Record | None]:
     """The records of rows, as far as the caller sees them: of another one nothing is told but that
     its key is used.
     """
