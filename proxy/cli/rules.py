@@ -30,7 +30,7 @@ def check_rules(arguments: Arguments) -> int:
         data["warnings"] = [none]
     counts = (
         f"endpoints {len(rules.endpoints)}, entities {len(rules.entities)}, operations "
-        f"{len(rules.operations)} protected and {len(rules.passed)} passed on purpose, tests "
+        f"{len(rules.operations)} protected and {len(rules.on_purpose)} passed on purpose, tests "
         f"{len(rules.tests)}"
     )
     lines = [

@@ -361,7 +361,7 @@ def _counts(rules: RuleSet, endpoint: Endpoint) -> tuple[int, int]:
     """Operations of an endpoint, and rules that let requests pass."""
     return (
         sum(rule.endpoint.name == endpoint.name for rule in rules.operations),
-        sum(rule.endpoint.name == endpoint.name for rule in rules.passed),
+        sum(rule.endpoint.name == endpoint.name for rule in rules.on_purpose),
     )
 
 

@@ -334,23 +334,23 @@ class Gateway:
         if incoming.unruled is not None and self._coverage is not None:
             status = incoming.status if code is None or code is Code.OPERATION_DENIED else 0
             self._coverage.note(incoming.unruled, status, incoming.sample)
-        rule = passed if match is None else match.operation
+        rule, chosen = passed if match is None else match.operation, incoming.chosen
         if code is not None:
             outcome = "failed" if code in FAILURES else "refused"
         else:
-            outcome = "passed" if match is None else "matched"
+            outcome = "passed" if match is None or chosen == "" else "matched"
         logged = code is not None or self._options.access
         self._journal.record(
             RequestEvent(
                 "-" if endpoint is None else endpoint.name,
-                "-" if rule is None else rule.label,
+                "-" if rule is None or chosen == "" else chosen or rule.label,
                 incoming.head.method,
                 incoming.status,
                 incoming.size,
                 perf_counter() - incoming.started,
                 outcome,
                 code,
-                incoming.timing,
+                None if chosen == "" else incoming.timing,
                 incoming.unruled.key[2] if logged and incoming.unruled is not None else "",
                 incoming.request_id,
                 incoming.trace or (trace_of(incoming.raw) if logged else None),

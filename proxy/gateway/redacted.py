@@ -100,8 +100,12 @@ class RedactedHandler:
         try:
             await self._carry(incoming, job, exchange)
         finally:
-            if exchange.carried:
-                coverage.carried(job.match.operation.endpoint, exchange.carried)
+            carried, operation = exchange.carried, job.match.operation
+            if carried and operation.branches:  # the first is the request itself
+                incoming.chosen = carried[0].label
+                carried = carried[bool(carried[0].label) :]
+            if carried:
+                coverage.carried(operation.endpoint, carried)
 
     async def _counted(
         self, misses: MissLimit, incoming: RequestContext, job: RedactedRequest, exchange: Exchange

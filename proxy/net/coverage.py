@@ -19,8 +19,10 @@ from proxy.redactor.coverage import (
     WatchedMember,
     joined_members,
     may_name,
+    routes_of,
     suspected,
     suspected_fields,
+    written_path,
 )
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
@@ -171,11 +173,11 @@ class Coverage:
         """Adopt new rules: their words may be shown. Shapes in which such a word was hidden are
         forgotten, for a rule may name them by now; met again, they are told with the word.
         """
-        templates = {(one.endpoint.name, one.template) for one in rules.rules}
+        templates = {(one.endpoint.name, written_path(one)) for one in rules.rules}
         if rules.version != self._rules:
             self._forget(templates - self._templates)
         self._rules, self._templates = rules.version, templates
-        self._shapes = PathShapes(rule.template for rule in rules.rules)
+        self._shapes = PathShapes((rule.template for rule in rules.rules), routes_of(rules.rules))
         self._upstreams = {one.name: one.upstream for one in rules.endpoints}
         self._paths.clear()
         self._uses.announce(rules)
@@ -191,14 +193,15 @@ class Coverage:
 
     def find(self, endpoint: str, method: str, target: bytes) -> Unruled:
         """Return the entry of such a request's shape. Cheap for a recent path."""
-        path = (endpoint, method, target.partition(b"?")[0])
+        route = self._shapes.route(target)
+        path = (endpoint, method, target.partition(b"?")[0] + route.encode())
         unruled = self._paths.get(path)
         if unruled is not None:
             return unruled
         key = (
             endpoint,
             method if method in COUNTED_METHODS else "other",
-            self._shapes.shape(target),
+            self._shapes.shape(target) + route,
         )
         unruled = self._unruled.get(key)
         if unruled is None:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from proxy.clock import Clock
-from proxy.redactor.coverage import WatchedMember, joined_members, may_name
+from proxy.redactor.coverage import WatchedMember, joined_members, may_name, written_path
 from proxy.redactor.rules import Operation, Rule, RuleSet
 from proxy.redactor.tools.explain import (
     EffectiveRule,
@@ -285,7 +285,7 @@ def coverage_data(
         "ok": not any(one["suspected"] or strict for one in (*unknown, *parameters)),
         "ruled": [{**_rule(rule, uses), **_shared(rule, labels)} for rule in rules.operations],
         "passed": [
-            *({**_rule(rule, uses), **_shared(rule, labels)} for rule in rules.passed),
+            *({**_rule(rule, uses), **_shared(rule, labels)} for rule in rules.on_purpose),
             *(one for rule in rules.operations for one in _passed_places(rule, uses)),
         ],
         "parameters": parameters,
@@ -321,7 +321,7 @@ def _perhaps(rules: RuleSet, path: UnruledPath) -> dict[str, str]:
         rule.label
         for rule in rules.rules
         if rule.endpoint.name == path.endpoint and path.method in rule.methods
-        if may_name(rule.template, path.path)
+        if may_name(written_path(rule), path.path)
     )
     label = next(several, "")
     return {"perhaps": label} if label else {}

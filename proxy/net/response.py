@@ -76,6 +76,8 @@ class RequestContext(msgspec.Struct, eq=False):
     endpoint: Endpoint | None = None  #: which the rules found
     match: Match | None = None
     passed: PassRule | None = None  #: the rule that lets it pass
+    #: the label of the rule that its body chose among several; empty: as if none named it
+    chosen: str | None = None
     #: the shape of its path, where no rule names it and that is to be told
     unruled: Unruled | None = None
     sample: Sample | None = None  #: sample of a passing request

@@ -13,13 +13,14 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import unquote_plus
+from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
 
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, parse_template
+from proxy.redactor.rules import Rule
 from proxy.tokenization.digits import luhn_holds
 
 #: Segments that are shown; the rest of a longer path is one placeholder.
@@ -101,12 +102,73 @@ _FILE: Final = re.compile(
 _PROGRAMS: Final = frozenset({".php", ".asp", ".aspx", ".jsp"})
 
 
-class PathShapes:
-    """Computes shapes of paths. ``templates``: those of the rules, whose words are public."""
+#: Paths of programs and folders, whose requests often say by a parameter what they are for.
+_PROGRAM: Final = re.compile(rb"(?i)/\Z|\.(?:php\d?|do|action|aspx?|ashx|jspx?|cgi|pl|cfm|dll)\Z")
+#: Such parameters: of Yii and OpenCart, MVC frameworks, Joomla, WordPress, Struts, MediaWiki,
+#: Drupal.
+_ROUTING: Final = (
+    "r", "route", "controller", "c", "module", "m", "option", "view", "task", "action", "a", "act",
+    "cmd", "do", "op", "method", "func", "event", "page", "q",
+)  # fmt: skip
+_ROUTES_SHOWN: Final = 3
+_ROUTE: Final = re.compile(r"[\w./:\\-]{1,100}", re.ASCII)
+_ROUTE_PIECE: Final = re.compile(r"[A-Za-z]+|\d+")
 
-    def __init__(self, templates: Iterable[str] = ()) -> None:
+
+def routes_of(rules: Iterable[Rule]) -> list[tuple[str, str]]:
+    """The parameters by which rules of one path are told apart, with each of their values."""
+    conditions = (one for rule in rules for one in rule.when if one.source == "query")
+    return [(one.name, value.text) for one in conditions for value in one.values]
+
+
+def written_path(rule: Rule) -> str:
+    """The path of a rule, with the parameters that tell it apart."""
+    routes = "&".join(sorted(f"{name}={text}" for name, text in routes_of((rule,))))
+    return f"{rule.template}?{routes}" if routes else rule.template
+
+
+class PathShapes:
+    """Computes shapes of paths. ``templates``: those of the rules, whose words are public, and
+    ``routes`` the parameters with values that tell requests of one path apart.
+    """
+
+    def __init__(
+        self, templates: Iterable[str] = (), routes: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        routes = tuple(routes)
         self._words = _ROUTES | _words_of(templates)
         self._segments: dict[bytes, tuple[str, str]] = {}
+        self._routing = tuple(dict.fromkeys([*(name for name, _ in routes), *_ROUTING]))
+        pieces = (piece for _, text in routes for piece in _ROUTE_PIECE.findall(text))
+        self._route_words = {part.lower() for one in pieces for part in (one, *_PIECE.findall(one))}
+
+    def route(self, target: bytes) -> str:
+        """What the query says the request is for, ``?r=contact/create``; empty where a path has
+        no program, or nothing of the kind is said.
+        """
+        path, _, query = target.partition(b"?")
+        if not query or not _PROGRAM.search(path):
+            return ""
+        said = dict(parse_qsl(query.decode("latin-1")))
+        told = ((name, said.get(name, "")) for name in self._routing)
+        shown = [
+            f"{name}={self._routed(text)}"
+            for name, text in told
+            if text and not text.isdigit() and (name != "q" or "/" in text)
+        ]
+        return "?" + "&".join(shown[:_ROUTES_SHOWN]) if shown else ""
+
+    def _routed(self, text: str) -> str:
+        if not _ROUTE.fullmatch(text):
+            return "{word}"
+        return _ROUTE_PIECE.sub(lambda piece: self._route_word(piece[0]), text)
+
+    def _route_word(self, piece: str) -> str:
+        if piece.isdigit():
+            return "{id}"
+        parts = [part.lower() for part in _PIECE.findall(piece)]
+        known = self._route_words | _NOBODYS
+        return piece if piece.lower() in known or all(one in known for one in parts) else "{word}"
 
     def shape(self, target: bytes) -> str:
         """The shape of a request target's path, such as ``/api/people/{id}/photo``; no query."""
@@ -160,8 +222,10 @@ _COMMON: Final = PathShapes()
 
 def may_name(template: str, shape: str) -> bool:
     """Whether a rule's path may be that of a shape that hides a word the rule made public."""
+    template, _, said = template.partition("?")
+    shape, _, route = shape.partition("?")
     mine, others = template.strip("/").split("/"), shape.strip("/").split("/")
-    revealed = False
+    revealed = bool(said) and "{word}" in route
     for number, part in enumerate(mine):
         if part.endswith("*}") or (len(others) > number and others[number] == "{rest*}"):
             return revealed

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
+from urllib.parse import unquote
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, Value
@@ -19,7 +20,8 @@ from proxy.redactor import form
 from proxy.redactor.checks import Outline
 from proxy.redactor.json.text import fold_all, fold_name, is_utf8
 from proxy.redactor.json.tree import read_json_value
-from proxy.redactor.message import Media, RawHeaders, Request, classify
+from proxy.redactor.message import Media, RawHeaders, Request, classify, read_text
+from proxy.redactor.multipart import form_parts, is_multipart
 from proxy.redactor.named_places import spared_paths
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span, query_spots
@@ -27,7 +29,12 @@ from proxy.redactor.rules import Operation, PassRule, Rule, Verb
 from proxy.redactor.search_rules import Condition, ConditionSource
 from proxy.redactor.select import Selection
 
-_IN_BODY = {ConditionSource.BODY: Media.JSON, ConditionSource.FORM: Media.FORM}
+_IN_BODY = {
+    ConditionSource.BODY: (Media.JSON,),
+    ConditionSource.FORM: (Media.FORM, Media.MULTIPART),
+}
+#: Bodies in which an application may look for what stands in its address, too.
+_BESIDE = (Media.FORM, Media.MULTIPART, Media.JSON)
 _IN_FIELDS = (ConditionSource.HEADER, ConditionSource.TYPE)
 
 #: Places of conditions, and their values in a request.
@@ -66,7 +73,7 @@ class Fork:
             if source in _IN_BODY and (first is name or len(name) == 1) and isinstance(first, str):
                 self._both.setdefault(first, []).append((source, name))
         self._limits = self.branches[0].endpoint.limits
-        self._label = self.branches[0].label
+        self._label = common_label(self.branches, self.branches[0])
 
     def _names(self, source: ConditionSource) -> tuple[str, ...]:
         return tuple(name for one, name in self._values if one is source and isinstance(name, str))
@@ -82,7 +89,7 @@ class Fork:
             return None
         rule = self._first(open_branches)
         # many applications look for a parameter in both, and what passes is not read otherwise
-        both = self._parameters and classify(headers, b"?") in (Media.FORM, Media.JSON)
+        both = self._parameters and _kind(headers, b"?") in _BESIDE
         return None if both else rule
 
     def by_body(self, request: Request) -> Rule:
@@ -91,15 +98,15 @@ class Fork:
         """
         branches = self._open(request.target, request.headers)
         conditions = [one for branch in branches for one in branch.when if one.source in _IN_BODY]
-        media = classify(request.headers, request.body)
-        read = any(_IN_BODY[one.source] is media for one in conditions) and (
+        media = _kind(request.headers, request.body)
+        read = any(media in _IN_BODY[one.source] for one in conditions) and (
             media is not Media.FORM or request.body.lstrip()[:1] not in form.OTHER_KINDS
         )
-        stated = self._stated(request.body, media) if read else {}
+        stated = self._stated(request, media) if read else {}
         fitting = self._fitting(branches, stated, _IN_BODY)
         if self._both and b"?" in request.target:
             self._refuse_elsewhere(stated, request.target)
-        if self._parameters and media in (Media.FORM, Media.JSON):
+        if self._parameters and media in _BESIDE:
             self._refuse_in_body(request, media)
         rule = self._first(fitting)
         if isinstance(rule, PassRule) and conditions and not read and media is not Media.NONE:
@@ -129,8 +136,9 @@ class Fork:
                 stated.setdefault(field, []).append(Value(text))
         return self._fitting(self.branches, stated, (ConditionSource.QUERY, *_IN_FIELDS))
 
-    def _stated(self, body: bytes, media: Media) -> _Stated:
+    def _stated(self, request: Request, media: Media) -> _Stated:
         stated: dict[_Position, list[Value]] = {}
+        body = request.body
         if media is Media.JSON:
             for leaf in self._selection.find(body, self._limits.json_depth).anchored:
                 if body[leaf.start] in b"[{":
@@ -141,11 +149,27 @@ class Fork:
             if len(stated) < len(self._paths) and self._outline.strayed(body):
                 raise _unclear("has something else on the way to what a rule asks for")
             return stated
-        for member in form.form_members(body, self._limits.form_fields, self._members):
-            if member.name in self._members:
-                text = form.read_form_value(body[member.start : member.end])
-                stated.setdefault((ConditionSource.FORM, member.name), []).append(Value(text))
+        for name, text in self._members_of(request, media, self._members):
+            stated.setdefault((ConditionSource.FORM, name), []).append(Value(text))
         return stated
+
+    def _members_of(
+        self, request: Request, media: Media, names: tuple[str, ...]
+    ) -> Iterator[tuple[str, str]]:
+        """The members of a form, or texts of one of parts, that have these names."""
+        body, limit = request.body, self._limits.form_fields
+        if media is Media.FORM:
+            for member in form.form_members(body, limit, names):
+                if member.name in names:
+                    yield member.name, form.read_form_value(body[member.start : member.end])
+            return
+        for part in form_parts(request.headers, body, limit):
+            content = b"" if part.is_file else body[part.start : part.end]
+            form.check_member(names, part.name, content)
+            if part.name in names and part.is_file:
+                raise _unclear("has a file where a rule asks for a text")
+            if part.name in names:
+                yield part.name, read_text(content).text
 
     def _fitting(
         self, branches: Sequence[Rule], stated: _Stated, sources: Iterable[ConditionSource]
@@ -191,23 +215,21 @@ class Fork:
 
     def _refuse_in_body(self, request: Request, media: Media) -> None:
         """Refuse a body with a rule's query condition that the query lacks."""
-        target, body = request.target, request.body
+        target = request.target
         stated: dict[str, list[Value]] = {}
         for spot in query_spots(target, self._parameters) if b"?" in target else ():
             stated.setdefault(spot.field, []).append(spot.value or Value(""))
-        for name, text in self._repeated(body, media):
+        for name, text in self._repeated(request, media):
             values = self._values[ConditionSource.QUERY, name]
             awaited = frozenset(values).difference(stated.get(name, ()))
             if not _spelled(awaited).isdisjoint(_Readings()[False, text]):
                 raise _unclear("says in its body what a rule asks of its address")
 
-    def _repeated(self, body: bytes, media: Media) -> Iterator[tuple[str, str]]:
+    def _repeated(self, request: Request, media: Media) -> Iterator[tuple[str, str]]:
         """The parameters by which rules tell requests apart, as a body has them."""
-        names = tuple(self._parameters)
-        if media is Media.FORM:
-            for member in form.form_members(body, self._limits.form_fields, names):
-                if member.name in self._parameters:
-                    yield member.name, form.read_form_value(body[member.start : member.end])
+        names, body = tuple(self._parameters), request.body
+        if media is not Media.JSON:
+            yield from self._members_of(request, media, names)
             return
         paths = [(name,) for name in names]
         selection = Selection(None, (), paths, nested=True, spared=self._spared)
@@ -224,6 +246,12 @@ class Fork:
             f"Rules name {self._label} by what a request says ('when'), and this one fits none of "
             "them.",
         )
+
+
+def _kind(headers: RawHeaders, body: bytes) -> Media:
+    """As ``classify``, of a form of parts, too."""
+    media = classify(headers, body)
+    return Media.MULTIPART if media is Media.OTHER and is_multipart(headers) else media
 
 
 def _position(condition: Condition) -> _Position:
@@ -269,15 +297,23 @@ def _spelled(values: frozenset[Value]) -> frozenset[object]:
 
 
 def _spellings(text: str) -> Iterator[object]:
-    """A text whatever its letters' case and form, and its number where it is one."""
+    """A text whatever its letters' case and form, its number where it is one, and its segments
+    where it may be a route: Yii and Drupal drop slashes round them.
+    """
     spaced = " ".join(unicodedata.normalize("NFKC", text).split())
     bare = fold_all(_NO_SIGN.sub("", spaced)).strip()
     yield bare
+    if _ROUTE.search(spaced):
+        route = fold_all(_NO_SIGN.sub("", unquote(spaced).replace("\\", "/")))
+        if segments := [one for one in route.split("/") if one.strip() not in ("", ".")]:
+            yield "/".join(segments)
     with suppress(ValueError):
         yield float(_NUMBERS.get(bare, bare))
 
 
 _NUMBERS: Final = {"true": "1", "false": "0"}
+#: A sign of a route with several segments.
+_ROUTE: Final = re.compile(r"[/\\]|%(?:2[Ff]|5[Cc])")
 
 
 def _breadth(rule: Rule) -> tuple[int, int]:
@@ -306,10 +342,21 @@ def forked(rules: Iterable[Rule]) -> tuple[list[Rule], dict[int, Fork]]:
             fork = Fork(branches)
             # A possible write counts as a write until decided; a possible search as a search.
             first = max(operations, key=_weight)
-            trunk = replace(first, methods=methods, when=(), branches=fork.branches)
+            label = common_label(branches, first)
+            trunk = replace(first, label=label, methods=methods, when=(), branches=fork.branches)
             forks[id(trunk)] = fork
             routed.append(trunk)
     return routed, forks
+
+
+def common_label(branches: Iterable[Rule], first: Rule) -> str:
+    """The label of what stands for several rules: that of the first, or what they have in common
+    where that has a query.
+    """
+    if "?" not in first.label:
+        return first.label
+    methods = dict.fromkeys(method for one in branches for method in one.methods)
+    return f"{'|'.join(methods)} {first.template}"
 
 
 def _weight(operation: Operation) -> tuple[bool, bool]:

@@ -38,6 +38,23 @@ _FIELDS = {
 #: Kind of a header, or 0; CGI and its heirs treat ``-`` and ``_`` as equal.
 TELLING = Spellings(lambda name: _FIELDS.get(name.replace(b"_", b"-"), 0))
 
+
+def named_method(values: Sequence[bytes]) -> str | None:
+    """The method that header fields name; ``None``: there are none.
+
+    Raises ``VaultError`` (BAD_REQUEST) where they name several.
+    """
+    if not values:
+        return None
+    named = {method.strip().upper() for value in values for method in value.split(b",")}
+    if len(named) > 1:
+        raise VaultError(
+            Code.BAD_REQUEST, "The request names several methods to override its own: send one."
+        )
+    # a method has no other letters, and some applications drop them
+    return named.pop().decode("ascii", "ignore")
+
+
 _TYPE = re.compile(r"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*(?:;|\Z)")
 _PARAMETERS = re.compile(r"form-urlencoded|multipart|json|text/plain", re.IGNORECASE)
 _CHARSET = re.compile(r"charset[ \t]*=[ \t]*[\"']?([^\"';, \t]*)", re.IGNORECASE)

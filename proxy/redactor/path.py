@@ -40,6 +40,10 @@ _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80\x81][\x80-\xbf]")
 _FORMAT = re.compile(rb"\.[A-Za-z0-9_-]{1,16}\Z")
 #: A program that serves every address below its own, as PHP's frameworks do.
 _FRONT_CONTROLLER = re.compile(rb"(?i)[\w-]+\.php\d?")
+#: A path that goes on behind the name of a program.
+_SCRIPT = re.compile(rb"(?is)(.*?/[^/]+\.php\d?)/.")
+#: The parameter by which WordPress is told a path; PHP reads ``_`` in all.
+_ROUTE = re.compile(rb"[ +]*rest[_. +\[]route")
 #: Last segments by which page libraries ask for the data of a page alone: SvelteKit, Qwik, Nuxt,
 #: React Router.
 _PAGE_DATA = frozenset({b"__data.json", b"q-data.json", b"_payload.json", b"_root.data"})
@@ -234,6 +238,28 @@ def page_of_data(reading: PathReading) -> PathReading | None:
         return None
     page = (*reading[:at], *reading[at + 3 : -1], reading[-1].removesuffix(b".json"))
     return page[:-1] if len(reading) == at + 4 and page[-1] == b"index" else page
+
+
+def script_of(path: bytes) -> tuple[bytes, bool]:
+    """The path of the program that PHP runs for a path, and whether that is ``index.php`` with more
+    behind it: of ``/save.php/more`` it is ``/save.php``, of ``/`` it is ``/index.php``.
+    """
+    script = _SCRIPT.match(unquote_to_bytes(path))
+    if script is None:
+        return path.rstrip(b"/") + b"/index.php", False
+    return script[1], script[1].lower().endswith(b"/index.php")
+
+
+def paths_in_query(query: bytes) -> list[bytes]:
+    """The paths in a query that applications in PHP serve in place of that of the request:
+    ``?/contacts`` (CodeIgniter), ``rest_route`` (WordPress).
+    """
+    paths = [query.replace(b"&", b"?", 1)] if query[:1] == b"/" else []
+    for part in query.split(b"&") if b"%" in query or b"route" in query else ():
+        name, _, path = part.partition(b"=")
+        if _ROUTE.fullmatch(unquote_to_bytes(name)):
+            paths += [before + unquote_to_bytes(path) for before in (b"/wp-json", b"")]
+    return paths
 
 
 def _standard(path: bytes) -> PathReading:

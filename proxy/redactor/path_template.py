@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Generic, TypeAlias, TypeVar
+from urllib.parse import parse_qs, unquote_to_bytes
 
 from proxy.redactor import form
 
@@ -60,10 +61,14 @@ class TemplateSegment:
 
 @dataclass(frozen=True, slots=True)
 class PathTemplate:
-    """A parsed path template; ``names`` are all placeholders in order."""
+    """A parsed path template; ``names`` are all placeholders in order.
+
+    ``query``: of a redirect, parameters that must have these values.
+    """
 
     text: str
     segments: tuple[TemplateSegment, ...]
+    query: tuple[tuple[str, str], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -193,6 +198,13 @@ def covers(wide: PathTemplate, narrow: PathTemplate) -> bool:
         if not _holds(wide.segments[index], segment):
             return False
     return len(wide.segments) == len(narrow.segments)
+
+
+def leads_to(template: PathTemplate, path: str, query: str) -> bool:
+    """Whether path and query of an address are those of a redirect that a rule names."""
+    parts = [unquote_to_bytes(part) for part in path.encode("latin-1").split(b"/") if part]
+    said = parse_qs(query, encoding="utf-8", errors="replace") if template.query else {}
+    return fits(template, parts) and all(said.get(name) == [text] for name, text in template.query)
 
 
 def fits(template: PathTemplate, parts: Sequence[bytes]) -> bool:

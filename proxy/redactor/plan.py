@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
-from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urljoin, urlsplit
+from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
@@ -17,7 +17,7 @@ from proxy.redactor.checks import Emptied, Outline, Unnamed, UnnamedInMessage
 from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
 from proxy.redactor.named_places import spared_paths
-from proxy.redactor.path_template import fits
+from proxy.redactor.path_template import leads_to
 from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation, ResponseRule, Stream, Verb
 from proxy.redactor.search_rules import PassPlaces, RedirectSuccess, TextPlace
 from proxy.redactor.select import Selection
@@ -352,17 +352,16 @@ def only_tried(headers: RawHeaders) -> bool:
 
 
 def _leads(condition: RedirectSuccess, headers: RawHeaders, target: bytes) -> bool:
-    """Whether the only ``Location`` leads to a path of the condition (RFC 9110, section 10.2.2)."""
+    """Whether the only ``Location`` leads where the condition says (RFC 9110, section 10.2.2)."""
     if not condition.locations:
         return True
     if len(places := [value for name, value in headers if name.lower() == b"location"]) != 1:
         return False
     try:
-        path = urlsplit(urljoin(target.decode("latin-1"), places[0].decode("latin-1").strip())).path
+        led = urlsplit(urljoin(target.decode("latin-1"), places[0].decode("latin-1").strip()))
     except ValueError:
         return False
-    parts = [unquote_to_bytes(part) for part in path.encode("latin-1").split(b"/") if part]
-    return any(fits(template, parts) for template in condition.locations)
+    return any(leads_to(one, led.path, led.query) for one in condition.locations)
 
 
 def has_no_content(status: int, headers: RawHeaders) -> bool:

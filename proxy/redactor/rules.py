@@ -313,7 +313,9 @@ class GraphField:
 
 @dataclass(frozen=True, slots=True)
 class PassRule:
-    """A request without personal data, as its operator says (``pass: true``)."""
+    """A request without personal data, as its operator says (``pass: true``), or one that is as if
+    no rule named it (``unmatched: true``).
+    """
 
     label: str  #: as ``Operation.label``
     endpoint: Endpoint
@@ -321,6 +323,7 @@ class PassRule:
     template: str
     position: Position
     when: tuple[Condition, ...] = ()  #: as ``Operation.when``
+    unmatched: bool = False  #: as if no rule named it
 
 
 Rule = Operation | PassRule  #: an entry of ``operations``
@@ -362,3 +365,8 @@ class RuleSet:
     def rules(self) -> tuple[Rule, ...]:
         """All entries of ``operations``."""
         return (*self.operations, *self.passed)
+
+    @property
+    def on_purpose(self) -> tuple[PassRule, ...]:
+        """Those that pass because somebody looked at them."""
+        return tuple(rule for rule in self.passed if not rule.unmatched)

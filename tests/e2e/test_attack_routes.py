@@ -6,11 +6,23 @@ takes for the plain one.
 """
 
 import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
 
+import aiohttp
 import pytest
+import pytest_asyncio
+from aiohttp import web
 
 from tests.e2e.conftest import Scene
+from tests.support.application import found_in
+from tests.support.instance import Instance, running
 from tests.support.rawclient import get, post
+from tests.support.serving import serving
+from tests.support.tree import ROOT
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -209,3 +221,136 @@ RAW = [
 async def test_bytes_and_repetitions_that_other_parsers_refuse(scene: Scene, place: int) -> None:
     await scene.send(RAW[place])
     scene.nowhere()
+
+
+# ---------------------------------------------------------------------- what a parameter asks for
+
+
+#: The name of a part of a form, and its text.
+_PART = re.compile(rb'name="([^"]*)"\r\n(?:[^\r]+\r\n)*\r\n(.*?)\r\n--')
+
+
+@dataclass
+class Php:
+    """An application of one program, which looks for its route in the query and in the body as
+    ``$_REQUEST`` does, before an instance with the rules of ``rules/examples/php-routes.yaml``.
+    """
+
+    instance: Instance | None = None
+    caller: aiohttp.ClientSession | None = None
+    contacts: list[dict[str, Any]] = field(default_factory=list)
+    sent: bytearray = field(default_factory=bytearray)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self.sent += request.path_qs.encode() + body
+        parts = [(one[0].decode(), one[1].decode()) for one in _PART.findall(body)]
+        said = {**request.query, **dict(parts or parse_qsl(body.decode()))}
+        route, ident = said.get("r") or said.get("action"), str(request.query.get("id", ""))
+        if route in ("contact/create", "save_contact"):
+            self.contacts.append(said)
+            ident = str(len(self.contacts))
+            if route == "save_contact":
+                shown = {"id": ident, "name": said["name"]}
+                return web.json_response({"success": True, "data": shown})
+            where = f"/index.php?r=contact/view&id={ident}"
+            return web.Response(status=302, headers={"Location": where})
+        shown = self.contacts[int(ident) - 1] if route == "contact/view" else {"site": "Hello"}
+        text = "".join(f"<p>{one}</p>" for one in shown.values())
+        return web.Response(text=text, content_type="text/html")
+
+    async def ask(self, method: str, target: str, **options: Any) -> tuple[int, str]:
+        assert self.caller is not None
+        assert self.instance is not None
+        async with self.caller.request(
+            method, self.instance.proxy + target, allow_redirects=False, **options
+        ) as answer:
+            return answer.status, await answer.text()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def php(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Php]:
+    one, app = Php(), web.Application()
+    app.router.add_route("*", "/{path:.*}", one.answer)
+    file = (ROOT / "rules" / "examples" / "php-routes.yaml").read_text("utf-8")
+    async with (
+        serving(app) as upstream,
+        running(
+            tmp_path_factory.mktemp("php"), file.replace("http://127.0.0.1:8000", upstream)
+        ) as one.instance,
+        aiohttp.ClientSession() as one.caller,
+    ):
+        yield one
+
+
+def contact(**more: str) -> dict[str, str]:
+    return {"Contact[name]": NAME, "Contact[email]": f"{NAME}@example.com", **more}
+
+
+def of_parts(**members: str) -> aiohttp.FormData:
+    form = aiohttp.FormData(default_to_multipart=True)
+    for name, text in members.items():
+        form.add_field(name, text)
+    return form
+
+
+async def test_a_parameter_names_the_operation_and_coverage_tells_of_each(php: Php) -> None:
+    status, _ = await php.ask("POST", "/index.php?r=contact/create", data=contact())
+    assert status == 302
+    assert (await php.ask("POST", "/?r=contact/create&x=1", data=contact()))[0] == 302
+    for target in ("/index.php?r=contact/view&id=1", "/?x=1&r=contact%2Fview&id=2"):
+        assert NAME in (await php.ask("GET", target))[1]
+    form = of_parts(action="save_contact", name=NAME)
+    status, text = await php.ask("POST", "/wp-admin/admin-ajax.php", data=form)
+    assert (status, json.loads(text)["data"]["name"]) == (200, NAME)
+    form = of_parts(action="heartbeat", pulse="1")
+    assert (await php.ask("POST", "/wp-admin/admin-ajax.php", data=form))[0] == 200
+    assert (await php.ask("GET", "/index.php?r=order/list"))[0] == 200
+    assert (await php.ask("POST", "/index.php?r=order/create", data={"mail": "a@b.example"}))[
+        0
+    ] == 200
+    assert not found_in(bytes(php.sent), NAME)
+    assert php.instance is not None
+    await php.instance.logged("no rule names this request", 2)
+    assert await php.instance.stop() == 0
+    told = await php.instance.command("coverage", status=1)
+    counts = {one["match"]: one["count"] for one in (*told["ruled"], *told["passed"])}
+    assert counts["POST /index.php?r=contact/create"] == 2
+    assert counts["GET /index.php?r=contact/view"] == 2
+    assert counts["POST /index.php?r=contact/update"] == counts["GET /contact.do?cmd=show"] == 0
+    unknown = {f"{one['method']} {one['path']}": one["suspected"] for one in told["unknown"]}
+    assert unknown == {
+        "GET /index.php?r=order/list": [],
+        "POST /index.php?r=order/create": ["email"],
+    }
+    await php.instance.start()
+
+
+SPELLINGS = [
+    "r[]=contact/create", "r%00=contact/create", "R=contact/create", "+r=contact/create", "r=site/index&r=contact/create",
+    "r=contact/create&r=site/index", "r=contact/create/", "r=/contact/create", "r=contact//create", "r=contact/./create",
+    "r=Contact/Create", "r=contact/create%00", "r=contact%252Fcreate", "x=1;r=contact/create", "r=+contact/create",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", SPELLINGS)
+async def test_a_route_in_a_spelling_that_some_take(php: Php, query: str) -> None:
+    for path in ("/index.php", "/", "/index.php/x"):
+        status, _ = await php.ask("POST", f"{path}?{query}", data=contact())
+        assert status == 400, path
+    assert not found_in(bytes(php.sent), NAME)
+
+
+@pytest.mark.parametrize("target", ["/index.php", "/?r=site/index", "/index.php/x?r=order/list"])
+async def test_a_route_in_the_body_in_place_of_the_query(php: Php, target: str) -> None:
+    for body in (
+        {"data": contact(r="contact/create")},
+        {"data": of_parts(**contact(r="contact/create"))},
+        {"json": contact(r="contact/create")},
+    ):
+        assert (await php.ask("POST", target, **body))[0] == 400
+    form = of_parts(action="Save_Contact", name=NAME)
+    assert (await php.ask("POST", "/wp-admin/admin-ajax.php", data=form))[0] == 400
+    query = "/wp-admin/admin-ajax.php?action=save_contact"
+    assert (await php.ask("POST", query, data={"name": NAME}))[0] == 400
+    assert not found_in(bytes(php.sent), NAME)

@@ -180,6 +180,7 @@ operations:
   - {match: POST /put, update: p, id: $.key}
   - {match: GET /known, pass: true}
   - {match: POST /known, when: {$.do: add}, create: q}
+  - {match: POST /known, unmatched: true}
 """
 
 
@@ -211,9 +212,8 @@ async def usual(probe: Probe) -> None:
     live = probe.desk.people.sealer.open(rows["1"])
     probe.note(sorted(live.values))
     call, _ = await probe.send("POST /put", {"key": 1, **ANN}, with_id())
-    stored = {**call.json, "id": 1}
     await probe.send("DELETE /p/1", status=204)
-    await probe.send("GET /p/1", answer=stored)
+    await probe.send("GET /p/1", answer={**call.json, "id": 1})
     await probe.tried("GET /known")
     await probe.tried("POST /known", {"do": "add", "title": "secretly"}, with_id())
     await probe.tried("POST /known", {"do": "else", "title": "secretly"})

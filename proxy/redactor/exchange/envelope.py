@@ -192,6 +192,11 @@ class EnvelopeExchange(SeveralExchanges[InnerExchange]):
             first = self._rules.branch(first, request)
         if isinstance(first, Match):
             return self._ruled(one, first, request)
+        if first is not None and first.unmatched:
+            denied = first.endpoint.unmatched is Unmatched.DENY
+            if denied or self._carries_unseen(one, host, one.targets[0].encode()):
+                raise self._denied(one)
+            first = None
         return _Inner(one, None, first.label if first is not None else "")
 
     def _ruled(self, one: InnerRequest, match: Match, request: Request) -> _Inner:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
@@ -10,12 +11,14 @@ from proxy.redactor.exchange.envelope import EnvelopeExchange
 from proxy.redactor.exchange.parts_exchange import PartsExchange
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.forks import Fork
-from proxy.redactor.message import RawHeaders, Request, Response, Timing
-from proxy.redactor.rules import Operation, PassRule
+from proxy.redactor.message import RawHeaders, Request, Response, Timing, carries_unseen, header
+from proxy.redactor.routing import UNNAMED
+from proxy.redactor.rules import Operation, PassRule, Unmatched
 
 if TYPE_CHECKING:  # imported where a rule is of GraphQL
     from proxy.redactor.exchange.graph_exchange import GraphExchange
 
+_DENIED = "No rule names this request, and the endpoint answers only what its rules name."
 _Exchange: TypeAlias = "RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange"
 
 
@@ -28,6 +31,7 @@ class ForkExchange:
         self._fork = fork
         self._exchange_of = exchange
         self._exchange: _Exchange | None = None  #: ``None`` where nothing is swapped
+        self._told: CarriedRequest | None = None  #: what was chosen
         self.timing = Timing()
 
     @property
@@ -36,7 +40,11 @@ class ForkExchange:
 
     @property
     def carried(self) -> Sequence[CarriedRequest]:
-        return self._exchange.carried if self._exchange is not None else ()
+        """The request itself with the label that it has, empty where it is as if no rule named it;
+        and those of an envelope.
+        """
+        inner = self._exchange.carried if self._exchange is not None else ()
+        return inner if self._told is None else (self._told, *inner)
 
     def check_head(self, head: Request) -> None:
         """Refuse what fits no operation, whatever its body will be. Raises ``VaultError``."""
@@ -46,13 +54,29 @@ class ForkExchange:
         """As of the operation that the body tells; unchanged where that is one that passes."""
         long = len(request.body) > SMALL and is_long(request.body)
         rule = await run_in_thread(long, self._fork.by_body, request)
+        label = "" if isinstance(rule, PassRule) and rule.unmatched else rule.label
+        self._told = CarriedRequest(request.method, request.target, label, request.body)
         if isinstance(rule, PassRule):
+            if rule.unmatched:
+                self._refuse_unnamed(rule, request)
             return request
         exchange = self._exchange_of(rule)
         exchange.timing = self.timing
         redacted = await exchange.redact_request(request, marks)
         self._exchange = exchange
         return redacted
+
+    def _refuse_unnamed(self, rule: PassRule, request: Request) -> None:
+        """Refuse what would be refused if no operation named the request (``VaultError``)."""
+        kinds = (header(request.headers, b"content-type") or b"").decode("latin-1").strip().lower()
+        unseen = carries_unseen(request.method, (kinds,), bodied=bool(request.body))
+        if unseen or rule.endpoint.unmatched is Unmatched.DENY:
+            self._note(403)
+            raise VaultError(Code.OPERATION_DENIED, UNNAMED if unseen else _DENIED)
+
+    def _note(self, status: int) -> None:
+        if self._told is not None:
+            self._told.status = status
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         return self._exchange is not None and self._exchange.must_buffer(status, headers)
@@ -64,11 +88,13 @@ class ForkExchange:
         return self._exchange.mark() if self._exchange is not None else b""
 
     async def restore_response(self, answer: Response) -> Response:
+        self._note(answer.status)
         return (
             await self._exchange.restore_response(answer) if self._exchange is not None else answer
         )
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
+        self._note(status)
         if self._exchange is not None:
             await self._exchange.settled(status, headers)
 

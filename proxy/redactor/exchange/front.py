@@ -26,14 +26,14 @@ from proxy.redactor.exchange.matcher import (
     has_one_answer,
     holds_address,
     is_plain_operation,
-    longest_body,
-    views_of,
 )
 from proxy.redactor.exchange.wire import (
     GROWTH,
     ROOM,
     Readdress,
     Readdressed,
+    longest_body,
+    views_of,
 )
 from proxy.redactor.message import RawHeaders, is_patch
 from proxy.redactor.rules import Endpoint, Match, RuleSet, Verb

@@ -35,7 +35,6 @@ from proxy.redactor.exchange.matcher import (
     has_one_answer,
     is_untouched,
     matcher_parts,
-    views_of,
 )
 from proxy.redactor.exchange.wire import (
     CameBack,
@@ -47,6 +46,7 @@ from proxy.redactor.exchange.wire import (
     Redact,
     Redacted,
     Settle,
+    views_of,
 )
 from proxy.redactor.json.arrays import ListRows
 from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing, classify, header

@@ -10,7 +10,8 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from proxy.errors import Code, VaultError
 from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.message import RawHeaders, Request
-from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD
+from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD, named_method
+from proxy.redactor.path import paths_in_query, script_of
 from proxy.redactor.redact import query_spots
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
@@ -24,7 +25,6 @@ from proxy.redactor.rules import (
     RuleSet,
     Verb,
 )
-from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
 
 # Addresses in header fields: a browser tells every picture and script of a page which search led to
 # it.
@@ -93,8 +93,6 @@ def cookies_in(endpoint: Endpoint, headers: Sequence[tuple[bytes, bytes]]) -> bo
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
 _PATH_IN_QUERY = "The query names a path that a rule protects: send the path itself."
-#: The parameter by which WordPress is told a path; PHP reads ``_`` in all.
-_ROUTE = re.compile(rb"[ +]*rest[_. +\[]route")
 _NAMED_ELSEWHERE = (
     "A rule of another endpoint before the same application names this request, and none of this "
     "endpoint. Write an operation for it in the file of this one, with 'pass: true' where it is "
@@ -134,6 +132,7 @@ class Matcher:
     methods: tuple[str, ...]  #: of requests whose address holds values, GET first
     #: by endpoint, the rules of others before the same application, whatever host and prefix
     shared: Mapping[str, Sequence[Router]]
+    scripts: bool  #: whether an operation has the path of a program of PHP
 
     def match(
         self,
@@ -152,7 +151,8 @@ class Matcher:
             overrides += [value for name, value in telling if TELLING[name] == TELLS_METHOD]
         if override:
             overrides.append(override.encode())
-        hit = self.router.match(method, host, target, _override(overrides) if overrides else None)
+        named = named_method(overrides)
+        hit = self._find(method, host, target, named)
         if telling:
             self._agree(
                 hit,
@@ -168,13 +168,31 @@ class Matcher:
                 return rule.endpoint, Match(rule, hit.params, self)
             hit = rule
         if self.shared or target.find(b"?") >= 0:
-            self._refuse_evasions(hit, method, host, target, overrides)
-        if hit is not None:
+            self._refuse_evasions(hit, method, host, target, named)
+        if hit is not None and not hit.unmatched:
             return hit.endpoint, hit
         endpoint = self.router.endpoint(host, target)
         if endpoint is None:
             raise VaultError(Code.NOT_FOUND, _NO_ENDPOINT if self.rules.endpoints else _NO_RULES)
         return endpoint, None
+
+    def _find(
+        self, method: str, host: str, target: bytes, override: str | None
+    ) -> Match | PassRule | None:
+        """As ``Router.match``; where that finds no operation, the one of the program that PHP runs.
+
+        Behind ``index.php`` the rest of a path mostly says what is meant, so there the query or the
+        body has to say it.
+        """
+        hit = self.router.match(method, host, target, override)
+        if not self.scripts or isinstance(hit, Match):
+            return hit
+        path, mark, query = target.partition(b"?")
+        script, front = script_of(path)
+        match = self.router.match(method, host, script + mark + query, override)
+        if not isinstance(match, Match) or not _is_script(match.operation):
+            return hit
+        return hit if front and not match.operation.branches else match
 
     def _refuse_evasions(
         self,
@@ -182,21 +200,15 @@ class Matcher:
         method: str,
         host: str,
         target: bytes,
-        overrides: Sequence[bytes],
+        override: str | None,
     ) -> None:
         """Refuse a request of no operation that has one by a path in its query, which applications
         in PHP serve, or, where no rule lets it pass, at another endpoint of the application.
         """
-        query = target.partition(b"?")[2]
-        paths = [query.replace(b"&", b"?", 1)] if query[:1] == b"/" else []
-        for part in query.split(b"&") if b"%" in query or b"route" in query else ():
-            name, _, path = part.partition(b"=")
-            if _ROUTE.fullmatch(unquote_to_bytes(name)):
-                paths += [before + unquote_to_bytes(path) for before in (b"/wp-json", b"")]
+        paths = paths_in_query(target.partition(b"?")[2])
         if any(isinstance(self.router.match(method, host, one), Match) for one in paths):
             raise VaultError(Code.BAD_REQUEST, _PATH_IN_QUERY)
-        override = _override(overrides) if overrides else None
-        for router in self._others(host, target) if hit is None else ():
+        for router in self._others(host, target) if hit is None or hit.unmatched else ():
             if isinstance(router.match(method, "", target, override), Match):
                 raise VaultError(Code.OPERATION_DENIED, _NAMED_ELSEWHERE)
 
@@ -304,7 +316,7 @@ class CurrentRules(Generic[_Compiled]):
 
 _Parts = tuple[
     RuleSet, Router, bytes, Mapping[int, Fork], tuple[Operation, ...], tuple[str, ...],
-    Mapping[str, Sequence[Router]],
+    Mapping[str, Sequence[Router]], bool,
 ]  # fmt: skip
 
 
@@ -319,7 +331,13 @@ def matcher_parts(rules: RuleSet) -> _Parts:
     methods = [one for op in rules.operations if op.addressed for one in op.methods]
     sign = b"/" if in_paths else b"?"
     methods = list(dict.fromkeys(["GET", *methods]))
-    return rules, router, sign, forks, operations, tuple(methods), _shared(rules, routed)
+    scripts = any(map(_is_script, operations))
+    return rules, router, sign, forks, operations, tuple(methods), _shared(rules, routed), scripts
+
+
+def _is_script(operation: Operation) -> bool:
+    """Whether the path of an operation is that of a program of PHP."""
+    return operation.template.lower().endswith(".php")
 
 
 def _shared(rules: RuleSet, routed: Sequence[Rule]) -> dict[str, list[Router]]:
@@ -343,27 +361,6 @@ def _shared(rules: RuleSet, routed: Sequence[Rule]) -> dict[str, list[Router]]:
         for some in shared
         for one in some
     }
-
-
-def longest_body(rules: RuleSet) -> int:
-    """Return the bytes of the longest body that is read or restored by these rules."""
-    limits = [endpoint.limits for endpoint in rules.endpoints]
-    return max((max(one.body, one.inflated) for one in limits), default=0)
-
-
-def views_of(endpoint: Endpoint) -> list[View | None]:
-    """Return what a caller may be shown, in the same order wherever the same rules are read."""
-    return [None, UNKNOWN_VIEW, OUTSIDE_VIEW, *endpoint.views]
-
-
-def _override(values: Iterable[bytes]) -> str:
-    named = {method.strip().upper() for value in values for method in value.split(b",")}
-    if len(named) > 1:
-        raise VaultError(
-            Code.BAD_REQUEST, "The request names several methods to override its own: send one."
-        )
-    # a method has no other letters, and some applications drop them
-    return named.pop().decode("ascii", "ignore")
 
 
 def is_untouched(operation: Operation, request: Request) -> bool:

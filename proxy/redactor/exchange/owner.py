@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, Protocol
 from proxy.errors import VaultError
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
-from proxy.redactor.exchange.matcher import longest_body, views_of
 from proxy.redactor.exchange.owner_connection import FrontConnection
 from proxy.redactor.exchange.owner_fast_path import (
     Begun,
@@ -34,7 +33,9 @@ from proxy.redactor.exchange.wire import (
     Readdressed,
     Redact,
     Reveal,
+    longest_body,
     other_rules,
+    views_of,
 )
 from proxy.redactor.rules import Match, RuleSet
 from proxy.telemetry import logs

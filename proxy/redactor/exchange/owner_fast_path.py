@@ -10,7 +10,6 @@ from proxy.errors import VaultError
 from proxy.offload import SMALL
 from proxy.redactor.exchange.fast_path_exchange import FastPathExchange, RestoredAnswer
 from proxy.redactor.exchange.fast_path_plan import FastPathPlan
-from proxy.redactor.exchange.matcher import views_of
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.wire import (
@@ -25,6 +24,7 @@ from proxy.redactor.exchange.wire import (
     Reveal,
     RevealDone,
     WriteTaken,
+    views_of,
 )
 from proxy.redactor.guard import CutBody
 from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header

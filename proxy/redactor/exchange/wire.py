@@ -14,6 +14,8 @@ import msgspec
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.message import RawHeaders, Request, Response
+from proxy.redactor.rules import Endpoint, RuleSet
+from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
 
 #: Version of what is said here.
 PROTOCOL: Final = 10
@@ -23,6 +25,17 @@ ROOM: Final = 2**22
 UNGREETED: Final = 2**10
 #: Times the longest body that a restored one may take on its way: values are longer than tokens.
 GROWTH: Final = 4
+
+
+def longest_body(rules: RuleSet) -> int:
+    """Return the bytes of the longest body that is read or restored by these rules."""
+    limits = [endpoint.limits for endpoint in rules.endpoints]
+    return max((max(one.body, one.inflated) for one in limits), default=0)
+
+
+def views_of(endpoint: Endpoint) -> list[View | None]:
+    """Return what a caller may be shown, in the same order wherever the same rules are read."""
+    return [None, UNKNOWN_VIEW, OUTSIDE_VIEW, *endpoint.views]
 
 
 class Fault(msgspec.Struct, array_like=True, gc=False):

@@ -164,7 +164,7 @@ CONDITION = Block(
     "leads elsewhere leaves the request in doubt.",
     (
         Key("status", ListOf(_SUCCESS, single=True), "the statuses that the condition is about", required=True),
-        Key("location", ListOf(_LOCATION, single=True), "the paths that a redirect may lead to: `/contacts/{id}`, `/contacts/`; `{rest*}` takes slashes", "anywhere"),
+        Key("location", ListOf(_LOCATION, single=True), "the paths that a redirect may lead to: `/contacts/{id}`, `/contacts/`; `{rest*}` takes slashes; with parameters that it must have: `/index.php?r=contact/view`", "anywhere"),
         Key("text", Text("text", "a text that the body must hold", r".+"), "what the body must hold, letter for letter", "anything"),
     ),
 )  # fmt: skip
@@ -281,9 +281,10 @@ OPERATION_BLOCK = Block(
     "One request of the application. Exactly one of create, read, update, delete where it "
     "carries personal data, else pass.",
     (
-        Key("match", Text("method and path", "METHOD and path, such as POST /contacts", r"(?s).+", parse_match), "methods and path template: `PUT|PATCH /contacts/{id}`; `{rest*}` takes slashes", required=True),
+        Key("match", Text("method and path", "METHOD and path, such as POST /contacts", r"(?s).+", parse_match), "methods and path template: `PUT|PATCH /contacts/{id}`; `{rest*}` takes slashes; a query says parameters that tell requests of one path apart: `GET /index.php?r=contact/view`", required=True),
         *_VERBS,
         Key("pass", FLAG, "true: somebody looked, and neither the request nor its answer holds anybody's data; it passes unchanged and unreported, also under `unmatched: deny`"),
+        Key("unmatched", FLAG, "true: what no other operation of this path takes by its `when` is as a request that no rule names: reported, denied or passed as the endpoint's `unmatched` says, instead of refused"),
         Key("when", MapOf(Anything(), "place"), "what a request says for this operation to be meant, where several share a path: `$.member`, `header NAME`, "
             "`query NAME`, `form NAME` or `type`, each with a value or a list; all of them hold", "whatever no other operation of the path takes"),
         Key("graphql", MapOf(GRAPHQL_FIELD, "field of the schema", r"(Query\.|Mutation\.|Subscription\.)?[A-Za-z_]\w*", "name, or that behind Query., Mutation. or Subscription."), "what fields of a GraphQL schema do, in place of one of create, read, update, delete"),

@@ -122,7 +122,7 @@ class Scope:
 
 def compile_operation(section: Section, scope: Scope) -> Rule | None:
     """Compile an operation; ``None`` if its subject was at fault."""
-    if "pass" in section:
+    if "pass" in section or "unmatched" in section:
         return _pass(section, scope)
     if "graphql" in section or "envelope" in section:
         compiled = compile_envelope if "envelope" in section else compile_graphql
@@ -179,16 +179,30 @@ def _of_one_entity(
 
 def _pass(section: Section, scope: Scope) -> PassRule | None:
     """A request that passes. A key that says something else of it contradicts that."""
+    unmatched = "unmatched" in section
     for key in section:
-        if key not in ("match", "pass", "when"):
+        if unmatched and key not in ("match", "unmatched"):
+            scope.faults.add(
+                section.key(key),
+                "'unmatched: true' is about what no other operation of the path takes, whatever it "
+                f"holds; leave '{key}' out",
+            )
+        elif not unmatched and key not in ("match", "pass", "when"):
             scope.faults.add(
                 section.key(key),
                 "'pass: true' says that nobody's data is in this request and its answer, and "
                 f"'{key}' that there is; leave one of the two out",
             )
     matched = section.value("match")
-    if not isinstance(matched, MatchPattern) or section.value("pass") is None:
+    word = section.value("unmatched" if unmatched else "pass")
+    if not isinstance(matched, MatchPattern) or word is None:
         return None
+    if unmatched and matched.query:
+        scope.faults.add(
+            section.position("match"),
+            "'unmatched: true' is about what no other operation of the path takes; write "
+            f"{matched.template.text} without a query",
+        )
     _check_prefix(section, matched, scope)
     return PassRule(
         matched.label,
@@ -197,6 +211,7 @@ def _pass(section: Section, scope: Scope) -> PassRule | None:
         matched.template.text,
         section.at,
         compile_when(section, scope.faults),
+        unmatched,
     )
 
 

@@ -5,8 +5,9 @@ write instead.
 """
 
 import re
+from dataclasses import replace
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from proxy.model.schema import Path
 from proxy.redactor.jsonpath import parse_jsonpath
@@ -32,12 +33,14 @@ class MatchPattern(NamedTuple):
     label: str
     methods: tuple[str, ...]
     template: PathTemplate
+    query: tuple[tuple[str, str], ...] = ()  #: parameters that have these values
 
 
 def parse_match(text: str) -> MatchPattern:
-    """``METHOD|METHOD /path/{id}``."""
+    """``METHOD|METHOD /path/{id}``, also with a query: ``GET /index.php?r=contact/view``."""
     methods, _, path = text.partition(" ")
     path = path.strip()
+    address, mark, query = path.partition("?")
     if not path or not _METHOD.fullmatch(methods):
         raise ValueError(
             "match is METHOD and path, such as 'POST /contacts' or 'PUT|PATCH /contacts/{id}'"
@@ -47,7 +50,26 @@ def parse_match(text: str) -> MatchPattern:
         _check_method(name)
     if len(set(names)) < len(names):
         raise ValueError(f"a method stands twice in '{methods}'; write it once")
-    return MatchPattern(f"{methods} {path}", names, parse_template(path))
+    parameters = _parameters(query) if mark else ()
+    return MatchPattern(f"{methods} {path}", names, parse_template(address), parameters)
+
+
+def _parameters(query: str) -> tuple[tuple[str, str], ...]:
+    """The parameters of a query, each with its one value."""
+    if "{" in query or "*" in query or "#" in query:
+        raise ValueError(
+            "a query says which request is meant, so each parameter has one value: "
+            "/index.php?r=contact/view; write id: query id for a parameter that is the id"
+        )
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, errors="strict")
+    except ValueError:
+        pairs = []
+    if not pairs or not all(name and value for name, value in pairs):
+        raise ValueError("behind '?' stands NAME=VALUE, such as /index.php?r=contact/view")
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("a parameter stands twice in the query; list its values under 'when'")
+    return tuple(pairs)
 
 
 def _check_method(name: str) -> None:
@@ -83,10 +105,12 @@ def parse_selector(text: str) -> Path:
 
 
 def parse_location(text: str) -> PathTemplate:
-    """The target path of a redirect, with placeholders."""
+    """The target path of a redirect, with placeholders, and parameters that it must have."""
     if "://" in text or text.startswith("//"):
         raise ValueError("write the path alone, without scheme and host: /contacts/{id}")
-    return parse_template(text)
+    path, mark, query = text.partition("?")
+    parameters = _parameters(query) if mark else ()
+    return replace(parse_template(path), text=text, query=parameters)
 
 
 def parse_prefix(text: str) -> str:

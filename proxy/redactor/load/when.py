@@ -1,16 +1,16 @@
 """``when``: what tells several operations at one path apart."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 from proxy.model.schema import Value
 from proxy.redactor.load.ids import selects_many
-from proxy.redactor.load.parsers import parse_selector
+from proxy.redactor.load.parsers import MatchPattern, parse_selector
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.path_template import parse_template
-from proxy.redactor.rules import Operation, Position, Rule
+from proxy.redactor.rules import Operation, PassRule, Position, Rule
 from proxy.redactor.search_rules import Condition, ConditionSource
 
 _NAMED = {
@@ -21,16 +21,22 @@ _NAMED = {
 
 
 def compile_when(section: Section, faults: RuleFaults) -> tuple[Condition, ...]:
-    """The conditions of an operation."""
+    """The conditions of an operation, those in the query of its ``match`` first."""
     items: Mapping[str, PlacedValue] = section.value("when", {})
+    matched = section.value("match")
     compiled: dict[object, Condition] = {}
+    for name, text in matched.query if isinstance(matched, MatchPattern) else ():
+        place = ConditionSource.QUERY, name, ()
+        compiled[place] = Condition(*place, frozenset({Value(text)}))
     for key, item in items.items():
         condition = _condition(key, item, faults)
         if condition is None:
             continue
         source = (condition.source, condition.name, condition.path)
         if source in compiled:
-            faults.add(item.key, "this place stands in 'when' already; keep one of the two")
+            faults.add(
+                item.key, "this place stands in 'when' or 'match' already; keep one of the two"
+            )
         compiled[source] = condition
     return tuple(compiled.values())
 
@@ -77,9 +83,18 @@ def are_told_apart(one: Rule, other: Rule) -> bool:
     return bool(one.when or other.when)
 
 
-def check_forks(rules: Iterable[Rule], places: Mapping[int, Position], faults: RuleFaults) -> None:
+def check_forks(rules: Sequence[Rule], places: Mapping[int, Position], faults: RuleFaults) -> None:
     """Note rules with ``when`` that fit the same requests, neither of them more specific."""
     groups: dict[object, list[Rule]] = {}
+    told = {parse_template(rule.template).shape for rule in rules if rule.when}
+    for rule in rules:
+        left = isinstance(rule, PassRule) and rule.unmatched
+        if left and parse_template(rule.template).shape not in told:
+            faults.add(
+                places[id(rule)],
+                "no operation of this path has 'when' or a query in its 'match', so nothing is "
+                "left over; leave this one out",
+            )
     rivals: set[tuple[int, int]] = set()  # once, whatever the number of methods that they share
     for rule in rules:
         for method in rule.methods:

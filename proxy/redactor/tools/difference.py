@@ -214,7 +214,8 @@ def _of_rules(subject: str, old: Rule, new: Iterable[Rule], names: Renames) -> I
                 text = f"it passed unchanged, and is ruled now: {rule.verb} {rule.entity.name}"
                 yield RuleChange(RuleEffect.GAINS, subject, text)
         elif isinstance(rule, PassRule):
-            text = f"it passes unchanged now: 'pass: true' at {rule.position}"
+            word = "unmatched" if rule.unmatched else "pass"
+            text = f"it passes unchanged now: '{word}: true' at {rule.position}"
             yield RuleChange(RuleEffect.LOSES, subject, text)
         else:
             passed = old.passed_fields + rule.passed_fields

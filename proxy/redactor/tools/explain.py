@@ -1,8 +1,10 @@
 """The effective rule of a request with every default, for ``domicile rules explain``."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from proxy.errors import VaultError
 from proxy.model.schema import Path, spell
 from proxy.redactor.bodies.envelopes import envelope_in_words
 from proxy.redactor.forks import each_operation, forked
@@ -49,7 +51,7 @@ class RuleFinder:
     """Finds what rules decide on requests; made once for many of them."""
 
     def __init__(self, rules: RuleSet) -> None:
-        routed, _ = forked(rules.rules)
+        routed, self._forks = forked(rules.rules)
         self._router = Router(routed, rules.endpoints)
         self._written: dict[tuple[str, str], list[Rule]] = {}
         for rule in routed:
@@ -70,13 +72,21 @@ class RuleFinder:
         hosts, target, router = [host] if host else self._hosts, path.encode(), self._router
         for name in hosts:
             if match := router.match(method, name, target):
-                rule = match.operation if isinstance(match, Match) else match
-                return EffectiveRule(rule.endpoint, rule)
+                rule = self._told_by(target, match.operation if isinstance(match, Match) else match)
+                if not isinstance(rule, PassRule) or not rule.unmatched:
+                    return EffectiveRule(rule.endpoint, rule)
         endpoint, at = next(
             ((one, name) for name in hosts if (one := router.endpoint(name, target))), (None, "")
         )
         ruled = endpoint is not None and router.ruled(at, target)
         return EffectiveRule(endpoint, None, ruled, ruled and method.upper() == "PATCH")
+
+    def _told_by(self, target: bytes, rule: Rule) -> Rule:
+        """The rule that the query of a target chooses among several; without one, all of them."""
+        if b"?" in target and id(rule) in self._forks:
+            with suppress(VaultError):  # it is refused
+                return self._forks[id(rule)].by_head(target, ()) or rule
+        return rule
 
 
 def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> EffectiveRule:
@@ -111,7 +121,7 @@ def as_data(effective: EffectiveRule, role: str = "") -> dict[str, Any]:
 
 def _effect(rule: Rule, endpoint: Endpoint, role: str) -> dict[str, Any]:
     if isinstance(rule, PassRule):
-        return {"pass": True}
+        return {"unmatched": True} if rule.unmatched else {"pass": True}
     if rule.graph:
         ruled = {one.name: _graph_field(one) for one in rule.graph}
         return {
@@ -180,6 +190,11 @@ def explanation_text(data: Mapping[str, Any]) -> str:
         return (
             f"{data['operation']['match']} passes unchanged: 'pass: true' at "
             f"{data['operation']['at']}."
+        )
+    if data["operation"].get("unmatched"):
+        return (
+            f"{data['operation']['match']}: what no other rule of the path takes is as if no rule "
+            f"named it, by 'unmatched: true' at {data['operation']['at']}."
         )
     return "\n".join(_lines({"operation": data["operation"], "endpoint": data["endpoint"]}, 0))
 

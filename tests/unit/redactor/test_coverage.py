@@ -186,3 +186,32 @@ def test_a_slice_of_any_text_is_looked_at_in_no_time(unit):
 )  # fmt: skip
 def test_a_rule_may_name_a_shape_in_which_its_words_were_hidden(template, shape, may):
     assert may_name(template, shape) is may
+
+
+@table(
+    "target, shown",
+    [
+        ("/index.php?r=order/list&page=2", "?r=order/list"),
+        ("/index.php?r=order%2Fview&id=17", "?r=order/view"),
+        ("/app.do?x=1&cmd=save", "?cmd=save"),
+        ("/?controller=order&action=editOrder", "?controller=order&action=editOrder"),
+        ("/admin-ajax.php?action=acme_save_ann", "?action={word}_save_{word}"),
+        ("/index.php?r=order/view/17", "?r=order/view/{id}"),
+        ("/index.php?r=kunder/ny", "?r=kunder/{word}"),
+        ("/?q=node/add", "?q=node/add"),
+        ("/?q=Ann+Lindqvist", ""),
+        ("/index.php?action=ann@example.com", "?action={word}"),
+        ("/list.php?page=2", ""),
+        ("/orders?action=archive", ""),
+        ("/index.php", ""),
+    ],
+)
+def test_what_a_query_asks_a_program_for_is_shown_without_values(target, shown):
+    routes = (("r", "kunder/lista"),)
+    assert PathShapes(TEMPLATES, routes).route(target.encode()) == shown
+
+
+def test_a_route_in_which_a_word_was_hidden_may_be_named_by_now():
+    assert may_name("/index.php?r=kunder/ny", "/index.php?r={word}/{word}")
+    assert not may_name("/index.php?r=kunder/ny", "/index.php?r=order/list")
+    assert not may_name("/index.php?r=kunder/ny", "/other.php?r={word}")

@@ -288,3 +288,55 @@ def test_a_header_beyond_ascii_is_read_as_utf_8_and_as_latin_1():
     one = fork("{match: POST /p, when: {header X-Action: ändern}, create: p}", DEFAULT)
     for spelled in ("ändern".encode(), "ändern".encode("latin-1")):
         assert isinstance(one.by_head(b"/p", ((b"X-Action", spelled),)), Operation)
+
+
+ROUTED = (
+    "{match: POST /p?r=person/add, create: p, request: {form: {name: name}}, response: {id: $.id}}",
+    "{match: POST /p, pass: true}",
+)
+
+
+@table(
+    ("query", "code"),
+    [
+        (b"r=person/add", None),
+        (b"x=1&r=person%2Fadd", None),
+        *((b"r=" + one, Code.BAD_REQUEST) for one in (
+            b"person/add/", b"/person/add", b"person//add", b"person/./add", b"person%5Cadd", b"person%252Fadd",
+            b"Person/Add", b"person/add%00", b"x/y&r=person/add",
+        )),
+        *((one + b"=person/add", Code.AMBIGUOUS_JSON) for one in (b"R", b"r[]", b"r%00", b"x=1;r", b"+r")),
+    ],
+)  # fmt: skip
+def test_a_route_that_some_applications_read_otherwise_is_refused(query, code):
+    one, target = fork(*ROUTED), b"/p?" + query
+    if code is None:
+        assert line(one, b"name=x", FORM, target) == 1
+    else:
+        assert refusal(one, b"name=x", FORM, target) is code
+    assert line(one, b"name=x", FORM, b"/p?r=person/list") == 2
+
+
+PARTS: RawHeaders = ((b"Content-Type", b"multipart/form-data; boundary=b"),)
+
+
+def parts(name: bytes, text: bytes) -> bytes:
+    return b"--b\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n--b--\r\n" % (name, text)
+
+
+def test_a_form_of_parts_tells_as_any_form_does():
+    one = fork(*FORMS, DEFAULT)
+    assert line(one, parts(b'name="action"', b"add"), PARTS) == 1
+    assert line(one, parts(b'name="action"', b"drop"), PARTS) == 2
+    assert refusal(one, parts(b'name="Action"', b"add"), PARTS) is Code.AMBIGUOUS_JSON
+    assert refusal(one, parts(b'name="action"', b"ADD"), PARTS) is Code.BAD_REQUEST
+    assert refusal(one, parts(b'name="action"; filename="a"', b"add"), PARTS) is Code.BAD_REQUEST
+    assert refusal(one, b"no parts", PARTS) is Code.UNREADABLE_BODY
+
+
+def test_a_form_of_parts_never_says_what_the_query_should():
+    one = fork(*ROUTED)
+    assert one.by_head(b"/p?r=person/list", PARTS) is None, "its body is asked for"
+    for target in (b"/p", b"/p?r=person/list"):
+        assert refusal(one, parts(b'name="r"', b"person/add"), PARTS, target) is Code.BAD_REQUEST
+    assert line(one, parts(b'name="r"', b"person/list"), PARTS) == 2

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 from proxy.redactor.form import named_field
 from proxy.redactor.load import load_text
+from proxy.redactor.load.parsers import parse_location
 from proxy.redactor.message import Media, RawHeaders
-from proxy.redactor.path_template import parse_template
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome, writes
 from proxy.redactor.rules import IdPlace, IdSource, ResponseRule
 from proxy.redactor.search_rules import RedirectSuccess
@@ -153,7 +153,7 @@ def rule_of(*conditions: RedirectSuccess) -> ResponseRule:
 
 def to(*templates: str) -> RedirectSuccess:
     return RedirectSuccess(
-        frozenset({302}), tuple(parse_template(template) for template in templates)
+        frozenset({302}), tuple(parse_location(template) for template in templates)
     )
 
 
@@ -195,6 +195,21 @@ def test_a_redirect_counts_when_it_leads_where_the_rule_says(location):
 def test_a_redirect_that_leads_elsewhere_leaves_the_request_in_doubt(location):
     rule = rule_of(to("/people/{id}/", "/list"), to("/files/{rest*}", "/report-{id}.html"))
     assert said(rule, 302, location) is Outcome.DOUBTFUL
+
+
+@table(
+    ("location", "expected"),
+    [
+        ("/i.php?r=person/view&id=7", Outcome.TAKEN),
+        ("../../i.php?id=7&r=person%2Fview", Outcome.TAKEN),
+        ("/i.php?r=site/login", Outcome.DOUBTFUL),
+        ("/i.php?r=site/login&back=?r=person/view", Outcome.DOUBTFUL),
+        ("/i.php?r=site/login&r=person/view", Outcome.DOUBTFUL),
+        ("/i.php", Outcome.DOUBTFUL),
+    ],
+)
+def test_a_redirect_is_told_from_another_by_its_parameters(location, expected):
+    assert said(rule_of(to("/i.php?r=person/view")), 302, location) is expected
 
 
 def test_two_locations_lead_nowhere():

@@ -1,8 +1,9 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.rules import PassRule
-from tests.support.exchanges import desk
+from proxy.redactor.message import Request
+from proxy.redactor.rules import Match, PassRule
+from tests.support.exchanges import FORM, desk, desk_of, rule_text
 from tests.support.table import table
 
 OPERATIONS = (
@@ -102,3 +103,40 @@ async def test_a_rule_that_passes_keeps_the_methods_that_no_operation_shares():
     _, rule = one.runtime.match("GET", "app", b"/p", ())
     assert isinstance(rule, PassRule)
     assert rule.methods == ("GET",)
+
+
+ROUTED = (
+    "{match: POST /i.php?r=p/add, create: p, request: {form: {name: name}}, response: {id: $.id}}",
+    "{match: POST /i.php, unmatched: true}",
+)
+
+
+async def test_coverage_is_told_which_operation_it_was_and_what_none_takes():
+    one = await desk(*ROUTED)
+    call = await one.send("POST /i.php?r=p/add", b"name=Ann", FORM)
+    assert call.form["name"] != "Ann"
+    await call.answer(201, {"id": 1})
+    (told,) = call.exchange.carried
+    assert (told.label, told.status) == ("POST /i.php?r=p/add", 201)
+    call = await one.send("POST /i.php?r=x", b"name=Ann", FORM)
+    assert call.form == {"name": "Ann"}
+    await call.answer(302)
+    (told,) = call.exchange.carried
+    assert (told.label, told.target, told.status) == ("", b"/i.php?r=x", 302)
+
+
+async def test_what_none_takes_is_refused_as_if_no_rule_named_it():
+    one = await desk(*ROUTED)
+    parts = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nb\r\n--b--\r\n'
+    kind = ((b"Content-Type", b"multipart/form-data; boundary=b"),)
+    text = rule_text(*ROUTED).replace("name: app,", "name: app, unmatched: deny,")
+    denying = await desk_of(text)
+    for which, body, headers in ((one, parts, kind), (denying, b"name=Ann", FORM)):
+        request = Request("POST", b"/i.php?r=x", headers, body)
+        _, match = which.runtime.match("POST", "app", request.target, headers)
+        assert isinstance(match, Match)
+        exchange = which.runtime.exchange(match)
+        with pytest.raises(VaultError) as caught:
+            await exchange.redact_request(request)
+        assert caught.value.code is Code.OPERATION_DENIED
+        assert [told.status for told in exchange.carried] == [403]

@@ -92,3 +92,35 @@ def test_a_path_in_the_query_that_an_application_may_serve_is_refused(target, re
         assert caught.value.code is Code.BAD_REQUEST
     else:
         assert not isinstance(rules.match("GET", "app", target.encode(), ())[1], Match)
+
+
+SCRIPTS = (
+    "{match: POST /index.php?r=p/add, create: p, request: {form: {name: name}}, response: {id: $.id}}",
+    "{match: POST /index.php, pass: true}",
+    "{match: POST /save.php, create: p, request: {form: {name: name}}, response: {id: $.id}}",
+    '{match: "PUT /shop/{id}", update: p}',
+)
+
+
+@table(
+    ("target", "named"),
+    [
+        ("/?r=p/add", True), ("/index.php/x?r=p/add", True), ("/index%2Ephp/x/y?r=p/add", True),
+        ("/save.php/x", True), ("/SAVE.php/x?y=1", True), ("/?r=p/list", False),
+        ("/index.php/x", False), ("/saved", False), ("/shop", False),
+    ],
+)  # fmt: skip
+def test_a_program_is_found_by_whatever_path_php_runs_it(target, named):
+    rules = Matcher(*matcher_parts(load_text(rule_text(*SCRIPTS))))
+    _, match = rules.match("POST", "app", target.encode(), ())
+    assert isinstance(match, Match) is named
+    _, match = rules.match("PUT", "app", b"/shop", ())
+    assert match is None, "which is no program"
+
+
+def test_what_is_left_over_is_as_if_no_rule_named_it():
+    left = SCRIPTS[:1], '{match: "GET|POST /index.php", unmatched: true}'
+    rules = Matcher(*matcher_parts(load_text(rule_text(*left[0], left[1]))))
+    for method, target in (("POST", b"/index.php"), ("GET", b"/index.php?r=p/add"), ("GET", b"/")):
+        assert rules.match(method, "app", target, ())[1] is None
+    assert rules.ruled("app", b"/index.php")
