@@ -1,27 +1,27 @@
-"""Loggable description of a request that no rule names: path shape, suspected kinds.
+"""Loggable description of a request that no rule names: the shape of its path.
 
-Both go to logs and metrics, so neither contains a value. A segment of a path is shown if it is a
+It goes to logs and metrics, so it contains no value. A segment of a path is shown if it is a
 word of a rule file's paths, or of a list of common words. Any other word could be a name: it is
 shown as ``{word}``, and anything else (digits, an address, a long token, an escape) as ``{id}``.
-Kinds are found on word borders, with checksums where a kind has one.
 """
 
 import re
-from binascii import a2b_base64
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterable
 from typing import Final
-from urllib.parse import parse_qsl, unquote_plus
+from urllib.parse import parse_qsl
 
 import msgspec
 
-from proxy.redactor.message import RawHeaders
 from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.rules import Rule
-from proxy.tokenization.digits import luhn_holds
+from proxy.redactor.suspicions import suspected, suspected_fields
+
+__all__ = [
+    "MOST_MEMBERS", "PathShapes", "WatchedMember", "joined_members", "may_name", "parameter_word",
+    "routes_of", "suspected", "suspected_fields", "written_path",
+]  # fmt: skip
 
 #: Segments that are shown; the rest of a longer path is one placeholder.
 _SEGMENTS: Final = 8
@@ -143,20 +143,20 @@ class PathShapes:
         self._route_words = {part.lower() for one in pieces for part in (one, *_PIECE.findall(one))}
 
     def route(self, target: bytes) -> str:
-        """What the query says the request is for, ``?r=contact/create``; empty where a path has
-        no program, or nothing of the kind is said.
+        """The part of a query by which a program is told what it is asked for, such as
+        ``?r=contact/create``; empty where a path has no program, or the query no such part.
         """
         path, _, query = target.partition(b"?")
         if not query or not _PROGRAM.search(path):
             return ""
         said = dict(parse_qsl(query.decode("latin-1")))
-        told = ((name, said.get(name, "")) for name in self._routing)
-        shown = [
+        values = ((name, said.get(name, "")) for name in self._routing)
+        parts = [
             f"{name}={self._routed(text)}"
-            for name, text in told
+            for name, text in values
             if text and not text.isdigit() and (name != "q" or "/" in text)
         ]
-        return "?" + "&".join(shown[:_ROUTES_SHOWN]) if shown else ""
+        return "?" + "&".join(parts[:_ROUTES_SHOWN]) if parts else ""
 
     def _routed(self, text: str) -> str:
         if not _ROUTE.fullmatch(text):
@@ -167,8 +167,8 @@ class PathShapes:
         if piece.isdigit():
             return "{id}"
         parts = [part.lower() for part in _PIECE.findall(piece)]
-        known = self._route_words | _NOBODYS
-        return piece if piece.lower() in known or all(one in known for one in parts) else "{word}"
+        words = self._route_words | _NOBODYS
+        return piece if piece.lower() in words or all(one in words for one in parts) else "{word}"
 
     def shape(self, target: bytes) -> str:
         """The shape of a request target's path, such as ``/api/people/{id}/photo``; no query."""
@@ -270,107 +270,6 @@ def parameter_word(name: str, words: Collection[str] = ()) -> str:
     if plain_name and all(piece in _NOBODYS or piece in words for piece in pieces):
         return name
     return "{word}"
-
-
-# ---------------------------------------------------------------------- kinds of values
-
-_EMAIL: Final = re.compile(
-    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,5}[A-Za-z]{2,24}(?![\w-])"
-)
-_PHONE: Final = re.compile(
-    r"(?<![\w.+-])(?<!\d )(?:\+[1-9]\d{0,2}[ -]?(?:\(0?\d{1,4}\)[ -]?)?\d(?:[ "
-    r"-]?\d){6,11}|0\d{1,3}[-/ ]\d{2,4}(?:[ -]?\d{2,4}){1,3})(?![\w-]| \d)"
-)
-_CARD: Final = re.compile(
-    r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{3,4}(?![\w.-])|(?<![\w.-])3[47]\d{2}[ "
-    r"-]?\d{6}[ -]?\d{5}(?![\w.-])"
-)
-_IBAN: Final = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)")
-_DATE: Final = re.compile(
-    r"(?<![\w.-])(?:((?:19|20)\d\d)-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?![\w:-]| \d)"
-    r"|(?:0?[1-9]|[12]\d|3[01])[./](?:0?[1-9]|[12]\d|3[01])[./]((?:19|20)\d\d)(?![\w:]))"
-)
-_NATIONAL: Final = re.compile(
-    r"(?<![\w.-])(?:19|20)?(\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))[-+](\d{4})(?![\w-])"
-)
-_NAMED: Final = re.compile(
-    r"(?<![A-Za-z])(?:first|last|given|family|middle|full|sur|nick)[_-]?name[\"']?\s{0,3}(?::\s{0,3}\"|=\s{0,3}[\"']?)[^\"'&<>\s,}]",
-    re.IGNORECASE,
-)
-_BORN: Final = re.compile(
-    r"(?<![A-Za-z])(?:birth[_-]?(?:date|day)|date[_-]?of[_-]?birth|dob|born)[\"']?\s{0,3}(?::\s{0,3}\"?|=\s{0,3}[\"']?)\d",
-    re.IGNORECASE,
-)
-
-#: Bytes of a header field that are looked at.
-_LONGEST_FIELD: Final = 4096
-#: Age in years from which a date may be one of birth; younger ones are of orders and meetings.
-_AGE: Final = 10
-
-#: Every kind that is looked for, as logs and metrics name it.
-SUSPECTED: Final = ("email", "phone", "card", "iban", "birth_date", "national_id", "name")
-
-
-def suspected(text: str) -> list[str]:
-    """The kinds of personal values that a text seems to hold, in the order of ``SUSPECTED``."""
-    if "%" in text or ("+" in text and "=" in text):
-        text = f"{text} {unquote_plus(text)}"
-    year = datetime.now(UTC).year - _AGE
-    suspicions = {
-        "email": "@" in text and _EMAIL.search(text) is not None,
-        "phone": _PHONE.search(text) is not None,
-        "card": any(
-            luhn_holds(match[0].replace(" ", "").replace("-", "")) for match in _CARD.finditer(text)
-        ),
-        "iban": any(_iban_holds(match[0]) for match in _IBAN.finditer(text)),
-        "birth_date": _BORN.search(text) is not None
-        or any(int(match[1] or match[2]) <= year for match in _DATE.finditer(text)),
-        "national_id": any(luhn_holds(match[1] + match[2]) for match in _NATIONAL.finditer(text)),
-        "name": _NAMED.search(text) is not None,
-    }
-    return [kind for kind in SUSPECTED if suspicions[kind]]
-
-
-#: Fields that browsers and libraries fill, and those with rules of their own.
-_OTHER_FIELDS: Final = frozenset({b"cookie", b"referer", b"user-agent", b"authorization"})
-#: Fields by which an upload that is no form tells the name of its file: AtomPub, tus, scripts.
-_NAMES_FILE: Final = re.compile(
-    rb"(?i)(?:slug|x-(?:upload-)?file-?name):.|content-disposition:.*filename"
-    rb"|upload-metadata:(?:.*,)? ?(?:file)?name "
-)
-#: The kind of such a name, which no pattern tells.
-_FILE_NAME: Final = "file_name"
-
-
-def suspected_fields(headers: RawHeaders) -> list[str]:
-    """The kinds that the header fields of a request seem to hold, the name of a file among them."""
-    kinds: dict[str, None] = {}
-    for name, value in headers:
-        if (lower := name.lower()) not in _OTHER_FIELDS:
-            text = value[:_LONGEST_FIELD]
-            if _NAMES_FILE.match(b"%b:%b" % (lower, text)):
-                kinds[_FILE_NAME] = None
-            if lower == b"upload-metadata":
-                text = b"\n".join([text, *_uploaded(text)])
-            kinds.update(dict.fromkeys(suspected(text.decode("utf-8", "replace"))))
-    return list(kinds)
-
-
-def _uploaded(metadata: bytes) -> Iterator[bytes]:
-    """The values of ``Upload-Metadata``: pairs of a key and base64."""
-    for pair in metadata.split(b","):
-        coded = pair.strip().partition(b" ")[2]
-        with suppress(ValueError):
-            yield a2b_base64(coded)
-
-
-def _iban_holds(text: str) -> bool:
-    """Whether the check digits of an account number hold (ISO 13616, ISO 7064 mod 97-10)."""
-    compact = text.replace(" ", "")
-    return (
-        15 <= len(compact) <= 34
-        and int("".join(str(int(sign, 36)) for sign in compact[4:] + compact[:4])) % 97 == 1
-    )
 
 
 #: Members of one request and its answers that are kept.

@@ -34,7 +34,7 @@ _IN_BODY = {
     ConditionSource.FORM: (Media.FORM, Media.MULTIPART),
 }
 #: Bodies in which an application may look for what stands in its address, too.
-_BESIDE = (Media.FORM, Media.MULTIPART, Media.JSON)
+_ALSO_READ = (Media.FORM, Media.MULTIPART, Media.JSON)
 _IN_FIELDS = (ConditionSource.HEADER, ConditionSource.TYPE)
 
 #: Places of conditions, and their values in a request.
@@ -89,7 +89,7 @@ class Fork:
             return None
         rule = self._first(open_branches)
         # many applications look for a parameter in both, and what passes is not read otherwise
-        both = self._parameters and _kind(headers, b"?") in _BESIDE
+        both = self._parameters and _kind(headers, b"?") in _ALSO_READ
         return None if both else rule
 
     def by_body(self, request: Request) -> Rule:
@@ -106,7 +106,7 @@ class Fork:
         fitting = self._fitting(branches, stated, _IN_BODY)
         if self._both and b"?" in request.target:
             self._refuse_elsewhere(stated, request.target)
-        if self._parameters and media in _BESIDE:
+        if self._parameters and media in _ALSO_READ:
             self._refuse_in_body(request, media)
         rule = self._first(fitting)
         if isinstance(rule, PassRule) and conditions and not read and media is not Media.NONE:

@@ -39,13 +39,11 @@ _FIELDS = {
 TELLING = Spellings(lambda name: _FIELDS.get(name.replace(b"_", b"-"), 0))
 
 
-def named_method(values: Sequence[bytes]) -> str | None:
-    """The method that header fields name; ``None``: there are none.
+def named_method(values: Sequence[bytes]) -> str:
+    """The method that header fields name.
 
     Raises ``VaultError`` (BAD_REQUEST) where they name several.
     """
-    if not values:
-        return None
     named = {method.strip().upper() for value in values for method in value.split(b",")}
     if len(named) > 1:
         raise VaultError(

@@ -368,5 +368,5 @@ class RuleSet:
 
     @property
     def on_purpose(self) -> tuple[PassRule, ...]:
-        """Those that pass because somebody looked at them."""
+        """The rules by which requests pass because somebody looked at them."""
         return tuple(rule for rule in self.passed if not rule.unmatched)

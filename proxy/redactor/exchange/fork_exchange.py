@@ -31,7 +31,7 @@ class ForkExchange:
         self._fork = fork
         self._exchange_of = exchange
         self._exchange: _Exchange | None = None  #: ``None`` where nothing is swapped
-        self._told: CarriedRequest | None = None  #: what was chosen
+        self._outcome: CarriedRequest | None = None  #: what was chosen
         self.timing = Timing()
 
     @property
@@ -44,7 +44,7 @@ class ForkExchange:
         and those of an envelope.
         """
         inner = self._exchange.carried if self._exchange is not None else ()
-        return inner if self._told is None else (self._told, *inner)
+        return inner if self._outcome is None else (self._outcome, *inner)
 
     def check_head(self, head: Request) -> None:
         """Refuse what fits no operation, whatever its body will be. Raises ``VaultError``."""
@@ -55,7 +55,7 @@ class ForkExchange:
         long = len(request.body) > SMALL and is_long(request.body)
         rule = await run_in_thread(long, self._fork.by_body, request)
         label = "" if isinstance(rule, PassRule) and rule.unmatched else rule.label
-        self._told = CarriedRequest(request.method, request.target, label, request.body)
+        self._outcome = CarriedRequest(request.method, request.target, label, request.body)
         if isinstance(rule, PassRule):
             if rule.unmatched:
                 self._refuse_unnamed(rule, request)
@@ -75,8 +75,8 @@ class ForkExchange:
             raise VaultError(Code.OPERATION_DENIED, UNNAMED if unseen else _DENIED)
 
     def _note(self, status: int) -> None:
-        if self._told is not None:
-            self._told.status = status
+        if self._outcome is not None:
+            self._outcome.status = status
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         return self._exchange is not None and self._exchange.must_buffer(status, headers)

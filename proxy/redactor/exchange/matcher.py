@@ -146,13 +146,13 @@ class Matcher:
         for field in headers:  # no comprehension: it is one more call with every request
             if TELLING[field[0]]:
                 telling.append(field)  # noqa: PERF401  # saves a call
-        overrides: list[bytes] = []
+        overrides: list[bytes] = [override.encode()] if override else []
         if telling:
             overrides += [value for name, value in telling if TELLING[name] == TELLS_METHOD]
-        if override:
-            overrides.append(override.encode())
-        named = named_method(overrides)
-        hit = self._find(method, host, target, named)
+        named = named_method(overrides) if overrides else None
+        hit = self.router.match(method, host, target, named)
+        if self.scripts and not isinstance(hit, Match):
+            hit = self._script(method, host, target, named) or hit
         if telling:
             self._agree(
                 hit,
@@ -176,23 +176,18 @@ class Matcher:
             raise VaultError(Code.NOT_FOUND, _NO_ENDPOINT if self.rules.endpoints else _NO_RULES)
         return endpoint, None
 
-    def _find(
-        self, method: str, host: str, target: bytes, override: str | None
-    ) -> Match | PassRule | None:
-        """As ``Router.match``; where that finds no operation, the one of the program that PHP runs.
+    def _script(self, method: str, host: str, target: bytes, override: str | None) -> Match | None:
+        """The operation of the program that PHP runs for a path that no operation has.
 
         Behind ``index.php`` the rest of a path mostly says what is meant, so there the query or the
         body has to say it.
         """
-        hit = self.router.match(method, host, target, override)
-        if not self.scripts or isinstance(hit, Match):
-            return hit
         path, mark, query = target.partition(b"?")
         script, front = script_of(path)
         match = self.router.match(method, host, script + mark + query, override)
         if not isinstance(match, Match) or not _is_script(match.operation):
-            return hit
-        return hit if front and not match.operation.branches else match
+            return None
+        return None if front and not match.operation.branches else match
 
     def _refuse_evasions(
         self,

@@ -14,10 +14,10 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.bodies.patch_kinds import CHANGES
-from proxy.redactor.coverage import suspected
 from proxy.redactor.json.text import fold_name
 from proxy.redactor.named_places import OBJECT, PASSED, Selector
 from proxy.redactor.rules import Operation, PatchKind
+from proxy.redactor.suspicions import legible, suspected
 
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 #: Characters of a name and of a value that are looked at.
@@ -101,7 +101,7 @@ def suspected_members(
             alike[path] += 1
             texts -= 1
             name = next((step for step in reversed(path) if isinstance(step, str)), "")
-            if kinds := suspected(f'"{name[:SIGNS]}": "{value[:SIGNS]}"'):
+            if kinds := suspected(f'"{name[:SIGNS]}": "{legible(value, SIGNS)}"'):
                 met[path] = list(dict.fromkeys((*met.get(path, ()), *kinds)))
     return met, named
 

@@ -26,7 +26,7 @@ import msgspec
 from proxy.errors import VaultError
 from proxy.model.schema import Path
 from proxy.redactor.bodies.uploads import UPLOADS, upload_members
-from proxy.redactor.coverage import parameter_word, suspected
+from proxy.redactor.coverage import parameter_word
 from proxy.redactor.exchange.unnamed_members import (
     EVENTS,
     PUBLIC_MEMBERS,
@@ -43,6 +43,7 @@ from proxy.redactor.plan import BodyPlan
 from proxy.redactor.rules import IdSource, Operation, PatchKind, Verb
 from proxy.redactor.search.sought import unruled_order
 from proxy.redactor.search_rules import Parameter
+from proxy.redactor.suspicions import legible, suspected
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 
@@ -178,8 +179,10 @@ class UnnamedParameters:
     ) -> None:
         """Count the parameters of a request, and report new ones. ``path``: its placeholders."""
         for name, text in path.items():
-            looked = not text.isalnum() and name not in self._named["path"]
-            if looked and (kinds := suspected(text[:SIGNS])):
+            if name in self._named["path"]:
+                continue
+            sign = legible(text, SIGNS)
+            if not sign.isalnum() and (kinds := suspected(sign)):
                 self._count(f"{{{name}}}", kinds, "path")
         if query := request.target.partition(b"?")[2]:
             self._look("query", query)
@@ -301,7 +304,7 @@ class UnnamedParameters:
             return
         met.looks -= 1
         name, value = member
-        self._tell(part, met, suspected(f"{name[:SIGNS]}={value[:SIGNS]}"))
+        self._tell(part, met, suspected(f"{name[:SIGNS]}={legible(value, SIGNS)}"))
 
     def _tell(self, part: str, met: _Met, kinds: Iterable[str]) -> None:
         """Report the kinds that are new; of a query or an argument also one without any, once."""

@@ -198,20 +198,14 @@ def _pass(section: Section, scope: Scope) -> PassRule | None:
     if not isinstance(matched, MatchPattern) or word is None:
         return None
     if unmatched and matched.query:
-        scope.faults.add(
-            section.position("match"),
-            "'unmatched: true' is about what no other operation of the path takes; write "
-            f"{matched.template.text} without a query",
+        text = (
+            f"'unmatched' is about what is left over; write {matched.template.text} without a query"
         )
+        scope.faults.add(section.position("match"), text)
     _check_prefix(section, matched, scope)
+    when, path = compile_when(section, scope.faults), matched.template.text
     return PassRule(
-        matched.label,
-        scope.endpoint,
-        matched.methods,
-        matched.template.text,
-        section.at,
-        compile_when(section, scope.faults),
-        unmatched,
+        matched.label, scope.endpoint, matched.methods, path, section.at, when, unmatched
     )
 
 

@@ -26,8 +26,8 @@ def compile_when(section: Section, faults: RuleFaults) -> tuple[Condition, ...]:
     matched = section.value("match")
     compiled: dict[object, Condition] = {}
     for name, text in matched.query if isinstance(matched, MatchPattern) else ():
-        place = ConditionSource.QUERY, name, ()
-        compiled[place] = Condition(*place, frozenset({Value(text)}))
+        said = Condition(ConditionSource.QUERY, name, (), frozenset({Value(text)}))
+        compiled[said.source, name, ()] = said
     for key, item in items.items():
         condition = _condition(key, item, faults)
         if condition is None:
@@ -86,10 +86,10 @@ def are_told_apart(one: Rule, other: Rule) -> bool:
 def check_forks(rules: Sequence[Rule], places: Mapping[int, Position], faults: RuleFaults) -> None:
     """Note rules with ``when`` that fit the same requests, neither of them more specific."""
     groups: dict[object, list[Rule]] = {}
-    told = {parse_template(rule.template).shape for rule in rules if rule.when}
+    several = {parse_template(rule.template).shape for rule in rules if rule.when}
     for rule in rules:
         left = isinstance(rule, PassRule) and rule.unmatched
-        if left and parse_template(rule.template).shape not in told:
+        if left and parse_template(rule.template).shape not in several:
             faults.add(
                 places[id(rule)],
                 "no operation of this path has 'when' or a query in its 'match', so nothing is "

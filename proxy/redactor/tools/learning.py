@@ -1,9 +1,8 @@
 """Proposes a rule file from what is known of an application: recorded traffic (a HAR file) or an
 OpenAPI document. A proposal names paths, members, kinds and counts, never a value.
 
-Recorded words may be somebody's, so a path has only words that many interfaces have, or that the
-operator says are nobody's; the same holds for names of members. A document that describes an
-interface holds nobody's values, and is taken at its word. Pure: nothing is read or sent here.
+Recorded words may be somebody's, so a path or member has only words that many interfaces have, or
+that the operator says are nobody's. A document of an interface is taken at its word. Pure.
 """
 
 import re
@@ -16,8 +15,9 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.coverage import PathShapes, suspected
+from proxy.redactor.coverage import PathShapes
 from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
+from proxy.redactor.suspicions import suspected
 from proxy.redactor.tools.lessons import (
     FILE,
     IDS,

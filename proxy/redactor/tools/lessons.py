@@ -1,8 +1,7 @@
 """Lessons about an application, and the kind that a member or parameter is suspected to be of.
 
-Recorded words may be somebody's, so names are told only of words that many interfaces have, or that
-the operator says are nobody's. Pure. Values of a recording are kept only while it is read, to find
-them again in its sentences (``SeenValues``).
+Recorded words may be somebody's: only those that many interfaces have, or that the operator says
+are nobody's, are told. Values are kept while a recording is read (``SeenValues``). Pure.
 """
 
 import json
@@ -14,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from proxy.redactor.coverage import parameter_word, suspected
+from proxy.redactor.coverage import parameter_word
+from proxy.redactor.suspicions import suspected
 from proxy.redactor.tools.public_words import is_code
 
 #: Where an application is said to listen of which nothing is known.

@@ -16,7 +16,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from proxy.redactor.coverage import PathShapes, parameter_word, suspected
+from proxy.redactor.coverage import PathShapes, parameter_word
+from proxy.redactor.suspicions import suspected
 
 _WORD: Final = re.compile(r"\w+")
 _PIECE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+")

@@ -13,7 +13,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.coverage import MOST_MEMBERS, SUSPECTED, WatchedMember, joined_members
+from proxy.redactor.coverage import MOST_MEMBERS, WatchedMember, joined_members
+from proxy.redactor.suspicions import SUSPECTED
 from proxy.redactor.tools.learning import learn_answer, learn_body, nobodys_shape, note_texts
 from proxy.redactor.tools.lessons import (
     CODES,
