@@ -262,7 +262,8 @@ def _unreadable(source: Path | str, error: OSError) -> VaultError:
 
 
 def _raw(line: bytes) -> None:
-    print(line.decode("utf-8", "replace").rstrip("\n"))
+    text = line.decode("utf-8", "replace").rstrip("\n")
+    print(printable(text) if sys.stdout.isatty() else text)
 
 
 def _pretty(line: bytes, record: bytes = b"") -> None:

@@ -34,9 +34,9 @@ def show(arguments: "Arguments", data: Any, text: str | Iterable[str]) -> int:
 
 def printable(text: str) -> str:
     """The text with escapes in place of signs that a terminal would obey: names and texts of others
-    stand in it. Line ends, tabs and our own colours stay.
+    stand in it. Line ends, tabs and the colours of ``painted`` stay.
     """
-    return _STEERING.sub(_escaped, text)
+    return _STEERING.sub(_escaped, text).replace(_PAINT, "\x1b[")
 
 
 def _json(data: Any) -> str:
@@ -44,9 +44,11 @@ def _json(data: Any) -> str:
     return printable(json.dumps(data, ensure_ascii=False))
 
 
+#: Beginning of a colour of ours until it is printed: no name of others can have it.
+_PAINT: Final = f"\x1b{os.urandom(8).hex()}["
 #: Controls but for tabs, line ends and ``painted``, and signs that turn the direction of a text.
 _STEERING: Final = re.compile(
-    "(?!\x1b\\[(?:31;1|32|0)m)"
+    f"(?!{re.escape(_PAINT)})"
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
 
@@ -87,9 +89,11 @@ _RED, _GREEN = "31;1", "32"
 
 
 def painted(text: str, color: str, stream: TextIO) -> str:
-    """The text in a colour where ``stream`` is a terminal, unless NO_COLOR or TERM forbid it."""
+    """The text in a colour where ``stream`` is a terminal, unless NO_COLOR or TERM forbid it; for
+    ``printable``.
+    """
     bare = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty()
-    return text if bare else f"\x1b[{color}m{text}\x1b[0m"
+    return text if bare else f"{_PAINT}{color}m{text}{_PAINT}0m"
 
 
 def in_order(text: str) -> str:

@@ -13,7 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, count_noun
+from proxy.cli.command import (
+    FAULT,
+    OK,
+    Arguments,
+    Command,
+    argument,
+    argument_list,
+    count_noun,
+    printable,
+)
 from proxy.config import Settings, load_settings
 from proxy.config.document import variable
 from proxy.errors import Code, VaultError
@@ -288,7 +297,7 @@ _FATES: Final[dict[Unmatched, str]] = {
 def announce(rules: RuleSet, stream: TextIO) -> None:
     """Show the active rules: a page on a terminal, log lines elsewhere."""
     if stream.isatty():
-        print(banner(rules), file=stream, flush=True)
+        print(printable(banner(rules)), file=stream, flush=True)
         return
     from proxy.telemetry import logs
 

@@ -262,19 +262,23 @@ def test_colors_are_for_terminals_that_want_them(stream, variables, colored, mon
     assert (painted("x", "31", stream) == "x") is not colored
 
 
-def test_a_terminal_obeys_no_name_of_others_and_json_stays_what_it_is(capsys):
-    hostile = "a\x1b]0;b\x07\x1b[2J\x9b31m\x7f\u202egnp\u2066\rx\x00"
+def test_a_terminal_obeys_no_name_of_others_and_json_stays_what_it_is(capsys, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    hostile = "a\x1b]0;b\x07\x1b[2J\x9b31m\x7f\u202egnp\u2066\rx\x00\x1b[32min order\x1b[0m"
+    monkeypatch.setenv("TERM", "xterm")
+    ours = painted("ours", "31;1", Terminal())
     data = {hostile: [hostile, "å\t\n😀"]}
     for as_json in (True, False):
         arguments = Arguments(json=as_json)
-        show(arguments, data, [hostile, "å\t\n😀", "\x1b[31;1mours\x1b[0m"])
+        show(arguments, data, [hostile, "å\t\n😀", ours])
         complain(VaultError(Code.BAD_RULES, hostile, (Detail(hostile, hostile),)), as_json=as_json)
         said, complained = capsys.readouterr()
         if as_json:
             first, second = said.splitlines()
             assert json.loads(first) == data
             assert json.loads(second)["message"] == hostile
-        own = said.replace("\x1b[31;1m", "").replace("\x1b[0m", "") + complained
+        assert as_json or "\x1b[31;1mours\x1b[0m" in said
+        own = said.replace("\x1b[31;1mours\x1b[0m", "") + complained
         assert [sign for sign in own if not (sign.isprintable() or sign in "\n\t")] == []
         assert "å" in said
         assert "\\u009b" in own

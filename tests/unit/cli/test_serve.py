@@ -206,6 +206,14 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_a_terminal_obeys_no_name_of_a_rule_file():
+    stream = Terminal()
+    serve.announce(load_text(RULES, "/etc/rules/a\x1b]0;b\x07\u202eb.yaml"), stream)
+    said = stream.getvalue()
+    assert "a\\u001b]0;b\\u0007\\u202eb.yaml" in said
+    assert [sign for sign in said if not (sign.isprintable() or sign == "\n")] == []
+
+
 def test_a_terminal_shows_what_is_in_force():
     stream = Terminal()
     serve.announce(load_text(RULES, "/etc/rules/crm.yaml"), stream)
