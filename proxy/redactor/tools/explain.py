@@ -83,9 +83,9 @@ class RuleFinder:
 
     def _told_by(self, target: bytes, rule: Rule) -> Rule:
         """The rule that the query of a target chooses among several; without one, all of them."""
-        if b"?" in target and id(rule) in self._forks:
-            with suppress(VaultError):  # it is refused
-                return self._forks[id(rule)].by_head(target, ()) or rule
+        fork = self._forks.get(id(rule)) if b"?" in target else None
+        with suppress(VaultError):  # it is refused
+            return rule if fork is None else fork.by_head(target, ()) or rule
         return rule
 
 
@@ -187,15 +187,10 @@ def explanation_text(data: Mapping[str, Any]) -> str:
         texts = [explanation_text({**data, "operation": one}) for one in branches]
         return "\n\n".join([f"{len(branches)} rules, by what the request says:", *texts])
     if data["operation"].get("pass"):
-        return (
-            f"{data['operation']['match']} passes unchanged: 'pass: true' at "
-            f"{data['operation']['at']}."
-        )
+        match, at = data["operation"]["match"], data["operation"]["at"]
+        return f"{match} passes unchanged: 'pass: true' at {at}."
     if data["operation"].get("unmatched"):
-        return (
-            f"{data['operation']['match']}: what no other rule of the path takes is as if no rule "
-            f"named it, by 'unmatched: true' at {data['operation']['at']}."
-        )
+        return f"As if no rule named it: 'unmatched: true' at {data['operation']['at']}."
     return "\n".join(_lines({"operation": data["operation"], "endpoint": data["endpoint"]}, 0))
 
 
