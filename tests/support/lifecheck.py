@@ -17,6 +17,7 @@ values beside them.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -108,6 +109,9 @@ class Application:
     #: theirs that outlive the rest of what they were made with (``docs/promises.md``)
     told: set[int] = field(default_factory=set)
     ends: Counter[int] = field(default_factory=Counter)  #: how often a record of an id was deleted
+    #: by id the numbers of what was written: a correction counts for versions before as well
+    #: (``docs/interface.md``), and which are still there only answers tell
+    written: dict[int, set[int]] = field(default_factory=dict)
 
     def act(self, method: str, ident: int, content: Any) -> tuple[int, Any]:
         """Do what is asked: the status and the answer."""
@@ -130,6 +134,7 @@ class Application:
             return 204, b""
         if method in ("PUT", "PATCH"):
             self.told.discard(ident)
+            self._note(ident, content)
             before = self.records[ident] if method == "PATCH" else {}
             self.records[ident] = {**before, **content, "id": ident}
         return 200, dict(self.records[ident])
@@ -139,6 +144,15 @@ class Application:
         self.told.update(one["id"] for one in shown if self.records.get(one["id"]) == one)
 
     def _create(self, content: Record) -> Record:
+        record = self._created(content)
+        self._note(record["id"], content)
+        return record
+
+    def _note(self, ident: int, content: Record) -> None:
+        numbers = {int(number) for name, number in content.items() if name.endswith("_w")}
+        self.written.setdefault(ident, set()).update(numbers)
+
+    def _created(self, content: Record) -> Record:
         before = range(2, self.following, 2)[-6:]
         if before and self.chance.random() < self.known:
             ident, by = self.chance.choice(before), self.chance.choice("uda")
@@ -209,8 +223,9 @@ class Lives(Crowd):
                 for of in range(1, number) if name in names else ():
                     if values[0].text in self.meant(name, of):
                         held[name, of] = VALUES[name](number)
-            for at, text in held.items():  # until it is told
-                self.corrected[at] = [text, *self.meant(*at)]
+            either = itertools.product(names, self.behind.written.get(ident, ()))
+            for at in {*held, *either}:  # until it is told
+                self.corrected[at] = [VALUES[at[0]](number), *self.meant(*at)]
             return ()
 
         draft = RecordDraft(str(ident), {name: VALUES[name](number) for name in names})
