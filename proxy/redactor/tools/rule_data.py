@@ -23,7 +23,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     hints += [_versions(one, rules) for one in rules.entities]
     hints += [_believable(one, rules) for one in rules.entities]
     hints += [_dates_in_lists(one, rules) for one in rules.entities]
-    hints += [_sent_ids(rules), _any_redirect(rules)]
+    hints += [_sent_ids(rules), _any_redirect(rules), _numbers_of_calls(rules)]
     hints += [_any_path(rules), _unnamed_start(rules), _file_names(rules)]
     return {
         "ok": True,
@@ -107,6 +107,27 @@ def _not_addresses(entity: Entity) -> str:
         "web address, and each form that is saved adds one more to the value then; write token: "
         '{shape: template, template: "https://[a-z0-9]{22}.example/"}'
         if names
+        else ""
+    )
+
+
+def _numbers_of_calls(rules: RuleSet) -> str:
+    """A hint about ids that are those of calls of JSON-RPC; empty for none."""
+    labels = dict.fromkeys(
+        one.label
+        for call in rules.operations
+        if any(condition.path == ("method",) for condition in call.when)
+        for one in call.parts or (call,)
+        if one.verb is Verb.CREATE
+        if (ident := one.response.id) is not None and ident.path == ("id",)
+        if (body := one.response.body) is None or not body.objects
+    )
+    return (
+        f"{', '.join(labels)}: in JSON-RPC the id at the top of an answer is the number of the "
+        "call, and creates with one number would be taken for one record, whose values replace "
+        "each other; write the place of the record's own id, or id: $.result.id where no answer "
+        "has one"
+        if labels
         else ""
     )
 

@@ -65,6 +65,26 @@ operations:
     assert hint.startswith("author_url of person: ")
 
 
+@table(
+    ("answer", "hinted"),
+    [("{id: $.id}", True), ("{id: $.result.id}", False), ("{object: $.result, id: $.id}", False)],
+)
+def test_the_number_of_a_call_is_hinted_to_be_no_id_of_a_record(answer: str, hinted: bool) -> None:
+    rules = f"""version: 1
+endpoint: {{name: crm, upstream: "http://127.0.0.1:3000"}}
+entities: {{person: {{fields: {{name: {{kind: name}}}}}}, place: {{fields: {{street: {{kind: text}}}}}}}}
+operations:
+  - match: POST /rpc
+    when: {{$.method: person.add}}
+    objects:
+      - {{create: person, request: {{object: $.params}}, response: {{object: $.result, id: $.id}}}}
+      - {{create: place, request: {{each: $.params..places}}, response: {answer.replace("$.result,", "$.result.place,")}}}
+  - {{match: POST /places, create: place, response: {{id: $.id}}}}
+"""
+    hints = [one for one in rules_data(load_text(rules))["hints"] if "number of the call" in one]
+    assert [one.partition(":")[0] for one in hints] == ["POST /rpc"] * hinted
+
+
 def test_a_pattern_of_a_telephone_number_is_hinted_to_be_not_all_that_is_required() -> None:
     checked = RULES.replace("{kind: email}", "{kind: phone, check: {pattern: '07.*'}}")
     (hint,) = [one for one in rules_data(load_text(checked))["hints"] if "pattern" in one]
