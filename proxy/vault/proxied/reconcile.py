@@ -146,6 +146,8 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     has_tokens = not opened.values.keys().isdisjoint(item.places)
     ids = (item.id,) if row.staged and item.id is not None else ()
     named = row.key is not None and row.key in either(map(collection.key_hash, ids))
+    # an object of another id holds copies, which tell nothing of what the record has by now
+    copied = row.key is not None and bool(ids) and not named
     if row.key is None and item.id is not None and has_tokens:
         outcome.changes.extend(_binding(collection, item.id, opened))
     content = opened.live
@@ -157,7 +159,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     ended: list[RecordBody] = []
     changes = opened.staged if row.updated_at <= began else ()
     for number, (staged, version) in enumerate(changes, 1):
-        telling = has_tokens or (named and version is None)
+        telling = (has_tokens and not copied) or (named and version is None)
         if not (telling and is_doubtful(collection, staged, began)):
             continue
         over = is_over(collection, staged)

@@ -164,3 +164,31 @@ async def test_of_two_updates_in_doubt_the_one_that_another_field_tells_is_shown
         shown = await one.shown(stored)
         assert (shown["name"], shown["hint"]) == ("Bea", "a1")
         one.clock.advance(400_000)
+
+
+async def test_copies_under_other_ids_decide_nothing_of_the_record():
+    one = await desk()
+    stored = await one.create({"name": "Ann"})
+    call = await one.send("PATCH /p/1", {"name": "Bea"})
+    new = call.json["name"]
+    await call.answer(500, b"")
+    copy = [{"id": 99, "name": stored["name"]}]
+    assert await one.shown(copy, "GET /p") == [{"id": 99, "name": "Ann"}]
+    assert await one.counts() == (1, 0, 1), "both versions stay"
+    assert (await one.shown({"id": 1, "name": new}))["name"] == "Bea"
+    assert await one.counts() == (1, 0, 0)
+
+
+async def test_records_that_a_rule_takes_for_one_are_all_shown_under_their_ids():
+    one = await desk(
+        "{match: POST /rpc, create: p, request: {object: $.params}, response: {id: $.id}}",
+        *USUAL[1:],
+    )
+    stored = []
+    for number, name in enumerate(("Ann", "Bea", "Eve"), 10):
+        call = await one.send("POST /rpc", {"params": {"name": name}})
+        stored.append({"id": number, "name": call.json["params"]["name"]})
+        await call.answer(200, {"id": 1, "result": [number]})
+    for _ in range(2):
+        shown = await one.shown(stored, "GET /p")
+        assert [item["name"] for item in shown] == ["Ann", "Bea", "Eve"]
