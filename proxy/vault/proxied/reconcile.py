@@ -146,8 +146,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     has_tokens = not opened.values.keys().isdisjoint(item.places)
     ids = (item.id,) if row.staged and item.id is not None else ()
     named = row.key is not None and row.key in either(map(collection.key_hash, ids))
-    # an object of another id holds copies, which tell nothing of what the record has by now
-    copied = row.key is not None and bool(ids) and not named
+    copied = row.key is not None and bool(ids) and not named  # under another id: tells nothing
     if row.key is None and item.id is not None and has_tokens:
         outcome.changes.extend(_binding(collection, item.id, opened))
     content = opened.live
