@@ -14,14 +14,14 @@ import msgspec
 import pytest
 
 from proxy.errors import VaultError
-from proxy.redactor.exchange.wire import (
+from proxy.redactor.exchange.owner_protocol import (
     PROTOCOL,
-    CameBack,
     Hello,
-    Part,
-    PartWay,
+    PartDirection,
     Redact,
+    Restore,
     Settle,
+    StreamPart,
 )
 from proxy.redactor.message import Request, Response
 from tests.e2e.test_restart import CALLERS
@@ -403,11 +403,11 @@ async def test_a_peer_that_speaks_nonsense_loses_its_connection_and_nobody_else_
         own = pair.authority.issue(SIDECAR, file="mine")
         request = Request("GET", b"/people/1", (), b"")
         begin = Redact(1, "no such rules", 99, {}, 99, request, ())
-        came = CameBack(1, Response(200, (), b"{}"))
+        came = Restore(1, Response(200, (), b"{}"))
         for nonsense in (
             frame(begin), b"\x00\x00\x00\x00", b"\xff" * 4096, b"\x00\x00\x00\x08garbages",
             frame(Hello(999, "9"), begin), frame(HELLO, came), frame(HELLO, Settle(1, 200, ())),
-            frame(HELLO, ["Unknown", 1]), frame(HELLO, Part(1, 1, PartWay.REDACT, b"{}")),
+            frame(HELLO, ["Unknown", 1]), frame(HELLO, StreamPart(1, 1, PartDirection.REDACT, b"{}")),
             frame(HELLO) + b"\x7f\xff\xff\xff",
         ):  # fmt: skip
             assert b"waits" not in await answered(pair, own, nonsense), nonsense

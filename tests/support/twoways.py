@@ -31,8 +31,8 @@ from proxy.net.reply import LATER, CallLimits
 from proxy.offload import SMALL
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
+from proxy.redactor.exchange.owner_protocol import Redact, Reveal
 from proxy.redactor.exchange.runtime import InForce, bind_rules
-from proxy.redactor.exchange.wire import Redact, Reveal
 from proxy.redactor.select import _compile
 from proxy.storage.base import Hooks
 from proxy.storage.sqlite.store import open_sqlite

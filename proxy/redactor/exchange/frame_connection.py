@@ -1,6 +1,6 @@
-"""Framing of the messages between a front and the owner of its vault (``wire``): what one side says
-within a turn of its loop travels as one frame, a length of four bytes and a list of messages in
-MessagePack.
+"""Framing of the messages between a front and the owner of its vault (``owner_protocol``): what one
+side says within a turn of its loop travels as one frame, a length of four bytes and a list of
+messages in MessagePack.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import msgspec
 
-from proxy.redactor.exchange.wire import ROOM, Answer, Question
+from proxy.redactor.exchange.owner_protocol import ROOM, Answer, Question
 from proxy.telemetry import logs
 
 _log = logs.logger("web")

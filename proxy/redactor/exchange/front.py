@@ -1,5 +1,5 @@
-"""The front's side of exchanges whose vault another process owns (``wire``): rules and router are
-here, what needs the vault is asked for.
+"""The front's side of exchanges whose vault another process owns (``owner_protocol``): rules and
+router are here, what needs the vault is asked for.
 
 While the owner is away, writes are refused and reads go as ``on_error`` of their rule says. An
 exchange belongs to one connection: where that breaks, the owner leaves it in doubt.
@@ -27,11 +27,11 @@ from proxy.redactor.exchange.matcher import (
     holds_address,
     is_plain_operation,
 )
-from proxy.redactor.exchange.wire import (
+from proxy.redactor.exchange.owner_protocol import (
     GROWTH,
     ROOM,
-    Readdress,
-    Readdressed,
+    HeadersRedacted,
+    RedactHeaders,
     longest_body,
     views_of,
 )
@@ -92,8 +92,8 @@ class FrontRules(CurrentRules[FrontRuntime]):
         try:
             channel = await self.link.channel()
             version, fields = runtime.rules.version, tuple(headers)
-            question = Readdress(channel.number(), version, host, fields, endpoint.name)
-            answer = cast("Readdressed", await channel.ask(question))
+            question = RedactHeaders(channel.number(), version, host, fields, endpoint.name)
+            answer = cast("HeadersRedacted", await channel.ask(question))
             if answer.fault is not None:
                 raise answer.fault.error()
         except VaultError:

@@ -1,5 +1,5 @@
 """An exchange of a front: a matched request and its answer, carried out by the owner of the vault
-(``wire``).
+(``owner_protocol``).
 
 A read that searches by nothing holds nothing to swap: it is asked for once, with its answer. Of a
 list the owner gets ids and tokens alone: the front cuts it, and puts the values into it.
@@ -36,16 +36,16 @@ from proxy.redactor.exchange.matcher import (
     is_untouched,
     matcher_parts,
 )
-from proxy.redactor.exchange.wire import (
-    CameBack,
-    Close,
+from proxy.redactor.exchange.owner_protocol import (
+    CloseStream,
     Ended,
     Fail,
-    Open,
-    Opened,
+    OpenStream,
     Redact,
     Redacted,
+    Restore,
     Settle,
+    StreamOpened,
     views_of,
 )
 from proxy.redactor.json.arrays import ListRows
@@ -258,7 +258,9 @@ class FrontExchange:
         try:
             if channel is None:
                 raise owner_unavailable()
-            opened = cast("Opened", await channel.ask(Open(self._number, status, headers)))
+            opened = cast(
+                "StreamOpened", await channel.ask(OpenStream(self._number, status, headers))
+            )
         except VaultError as error:
             self._give_up(sent=True)
             if status == _SWITCHING:
@@ -275,14 +277,14 @@ class FrontExchange:
     async def closed(self) -> None:
         """Nothing more comes of an answer that came part by part."""
         with suppress(VaultError):  # the owner saw the connection end
-            await self._end(Close(self._number))
+            await self._end(CloseStream(self._number))
 
     async def restore_response(self, answer: Response) -> Response:
         try:
             by_rows = await self._by_rows(answer)
             if by_rows is not None:
                 return by_rows
-            ended = await self._end(CameBack(self._number, answer))
+            ended = await self._end(Restore(self._number, answer))
         except VaultError as error:
             self._pass_with_tokens(error)
             return answer
@@ -298,7 +300,7 @@ class FrontExchange:
         if cut is None:
             return None
         head = Response(answer.status, answer.headers, b"")
-        ended = await self._end(CameBack(self._number, head, cut[1]))
+        ended = await self._end(Restore(self._number, head, cut[1]))
         lists.pace(restored=not ended.unsettled)
         if ended.unsettled:
             return None
@@ -327,7 +329,7 @@ class FrontExchange:
             if self._operation.verb is not Verb.READ:  # else nothing had to be settled
                 raise
 
-    async def _end(self, question: CameBack | Settle | Fail | Close) -> Ended:
+    async def _end(self, question: Restore | Settle | Fail | CloseStream) -> Ended:
         whole = await self._begun_late(question)
         channel, self._channel = self._channel, None
         if channel is None:
@@ -343,13 +345,13 @@ class FrontExchange:
             raise ended.fault.error()
         return ended
 
-    async def _begun_late(self, question: CameBack | Settle | Fail | Close) -> Redact | None:
+    async def _begun_late(self, question: Restore | Settle | Fail | CloseStream) -> Redact | None:
         """Tell the owner of a read that it does not know of; return a question that tells all."""
         unasked, self._unasked = self._unasked, None
         if unasked is None:
             return None
         channel = await self._begin(unasked)
-        if isinstance(question, CameBack):
+        if isinstance(question, Restore):
             unasked.answer, unasked.rows = question.answer, question.rows
             return unasked
         redacted = cast("Redacted", await channel.ask(unasked))

@@ -24,15 +24,15 @@ from proxy.redactor.exchange.fast_path_exchange import (
 )
 from proxy.redactor.exchange.fast_path_plan import one_spelling, plain_id
 from proxy.redactor.exchange.front_link import FrontChannel, FrontLink, owner_unavailable
-from proxy.redactor.exchange.wire import (
+from proxy.redactor.exchange.owner_protocol import (
     Ended,
     Fail,
-    Keep,
-    KeepDone,
     Resume,
     Reveal,
     RevealDone,
-    WriteTaken,
+    SettleWrite,
+    StageDone,
+    StageWrite,
 )
 from proxy.redactor.guard import BodyCutter, CutBody, Guard
 from proxy.redactor.json.tree import encode_text
@@ -272,14 +272,14 @@ class FrontWrite(FastPathExchange, eq=False):
         self.waiter, self.channel, self.number = waiter, channel, channel.number()
         cut, (rules, operation, view) = self.cut, self.plan.scope
         head = self.number, rules, operation, dict(self.match.params), view
-        job = Keep(*head, cut.leaves, cut.texts, self.marks, self.ident)
+        job = StageWrite(*head, cut.leaves, cut.texts, self.marks, self.ident)
         channel.begin(job, self)
         return True
 
     def done(self) -> bool:
         return False
 
-    def set_result(self, answer: KeepDone | Ended) -> None:
+    def set_result(self, answer: StageDone | Ended) -> None:
         waiter = self.waiter
         if isinstance(answer, Ended):
             if answer.unsettled:
@@ -334,7 +334,7 @@ class FrontWrite(FastPathExchange, eq=False):
             return False
         self.waiter = waiter
         visible = tuple(answer.fields)
-        channel.begin(WriteTaken(self.number, status, answer.key, visible, self.tagged), self)
+        channel.begin(SettleWrite(self.number, status, answer.key, visible, self.tagged), self)
         return True
 
     def audit(self, status: int, waiter: LineWaiter) -> None:  # noqa: ARG002  # of the port

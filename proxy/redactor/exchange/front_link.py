@@ -10,19 +10,19 @@ from typing import Any, Final, Protocol, cast
 from proxy import __version__
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.frame_connection import FrameConnection
-from proxy.redactor.exchange.wire import (
+from proxy.redactor.exchange.owner_protocol import (
     PROTOCOL,
     ROOM,
+    DrainAccepted,
     Draining,
     Hello,
-    Left,
     Numbered,
     Ordinary,
-    Part,
-    PartDone,
-    PartWay,
+    PartDirection,
     RulesAnswer,
     RulesQuestion,
+    StreamPart,
+    StreamPartDone,
     Welcome,
     decode_answers,
 )
@@ -122,7 +122,7 @@ class FrontChannel:
                     self.welcome.set_result(answer)
             elif isinstance(answer, Draining):
                 self._owner.retire(self)
-                self.connection.send(Left())
+                self.connection.send(DrainAccepted())
             else:
                 waiting, _ = self._waiting.pop(answer.n, _NOBODY)
                 if waiting is not None and not waiting.done():
@@ -283,18 +283,19 @@ class FrontStream:
 
     async def restore(self, piece: bytes) -> bytes:
         """As ``EventStream.restore``; the same where the owner is away."""
-        return await self._passed(PartWay.RESTORE, piece)
+        return await self._passed(PartDirection.RESTORE, piece)
 
     async def rest(self) -> bytes:
-        return await self._passed(PartWay.REST, b"")
+        return await self._passed(PartDirection.REST, b"")
 
     async def end(self) -> None:
         await self._closed()
 
-    async def _passed(self, way: PartWay, content: bytes) -> bytes:
+    async def _passed(self, direction: PartDirection, content: bytes) -> bytes:
         channel = self._channel
         done = cast(
-            "PartDone", await channel.ask(Part(channel.number(), self._number, way, content))
+            "StreamPartDone",
+            await channel.ask(StreamPart(channel.number(), self._number, direction, content)),
         )
         if done.fault is not None:
             raise done.fault.error()
@@ -312,7 +313,7 @@ class FrontMessages(FrontStream):
         self.passes_binary = binary
 
     async def redact(self, text: bytes) -> bytes:
-        return await self._passed(PartWay.REDACT, text)
+        return await self._passed(PartDirection.REDACT, text)
 
 
 class UnrestoredStream:

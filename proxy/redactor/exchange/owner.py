@@ -1,5 +1,5 @@
-"""The owner's side of exchanges that other processes carry (``wire``): it has the vault, keys and
-audit log, reads and rewrites bodies, stages and settles.
+"""The owner's side of exchanges that other processes carry (``owner_protocol``): it has the vault,
+keys and audit log, reads and rewrites bodies, stages and settles.
 
 A front that goes away in the middle leaves what it had begun in doubt, as a broken connection to
 the application does: both values stay, and a later answer tells.
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from proxy.errors import VaultError
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
-from proxy.redactor.exchange.owner_connection import FrontConnection
+from proxy.redactor.exchange.owner_connection import OwnerConnection
 from proxy.redactor.exchange.owner_fast_path import (
     Begun,
     BoundPlan,
@@ -22,21 +22,21 @@ from proxy.redactor.exchange.owner_fast_path import (
     reveal,
     stage_write,
 )
-from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.runtime import InForce, Runtime
-from proxy.redactor.exchange.wire import (
+from proxy.redactor.exchange.owner_protocol import (
     ROOM,
     Draining,
     Fault,
-    Keep,
-    Readdress,
-    Readdressed,
+    HeadersRedacted,
     Redact,
+    RedactHeaders,
     Reveal,
+    StageWrite,
     longest_body,
     other_rules,
     views_of,
 )
+from proxy.redactor.exchange.rule_exchange import RuleExchange
+from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.rules import Match, RuleSet
 from proxy.telemetry import logs
 
@@ -79,13 +79,13 @@ class VaultOwner:
         self._rules: dict[str, Runtime] = {}
         self._planned: Runtime | None = None  #: the rules in force when these were found
         self._plans: dict[tuple[str, int, int], BoundPlan] = {}
-        self._fronts: set[FrontConnection] = set()
+        self._fronts: set[OwnerConnection] = set()
         self.servers: list[asyncio.AbstractServer] = []  #: that bring connections
         self._draining = False
 
     def connection(self, admit: Callable[[asyncio.BaseTransport], bool]) -> FrameConnection:
         """Return what serves a new connection, if it may come from where it does."""
-        front = FrontConnection(self, self._fronts.discard, _nobody if self._draining else admit)
+        front = OwnerConnection(self, self._fronts.discard, _nobody if self._draining else admit)
         self._fronts.add(front)
         return front.connection
 
@@ -131,7 +131,7 @@ class VaultOwner:
         runtimes = (self._in_force.runtime, *self._rules.values())
         return ROOM + max(longest_body(one.rules) for one in runtimes)
 
-    def begin(self, way: GeneralWay, job: Redact | Reveal | Keep) -> Begun | None:
+    def begin(self, way: GeneralWay, job: Redact | Reveal | StageWrite) -> Begun | None:
         """Begin in few steps; ``None``: not ordinary, which was said of all but a ``Redact``."""
         if isinstance(job, Redact):
             return begin_ordinary(way, job, self._in_force, self.rules(job.rules))
@@ -144,9 +144,11 @@ class VaultOwner:
             bound = bound_plan(self._in_force, self.rules(job.rules), *scope[1:])
             if bound is not None:
                 self._plans[scope] = bound
-        return stage_write(way, job, bound) if isinstance(job, Keep) else reveal(way, job, bound)
+        if isinstance(job, StageWrite):
+            return stage_write(way, job, bound)
+        return reveal(way, job, bound)
 
-    async def readdress(self, way: GeneralWay, job: Readdress) -> None:
+    async def redact_headers(self, way: GeneralWay, job: RedactHeaders) -> None:
         try:
             rules = self.rules(job.rules)
             if rules is None:
@@ -156,9 +158,9 @@ class VaultOwner:
                 raise other_rules()
             fields = await rules.redact_headers(of[0], job.host, job.headers)
         except VaultError as error:
-            way.send(Readdressed(job.n, Fault.of(error)))
+            way.send(HeadersRedacted(job.n, Fault.of(error)))
             return
-        way.send(Readdressed(job.n, None, tuple(fields)))
+        way.send(HeadersRedacted(job.n, None, tuple(fields)))
 
     async def drain(self, seconds: float) -> None:
         """Let fronts bring to its end what they have begun, for so long at most; those that connect

@@ -11,35 +11,35 @@ from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.owner_fast_path import SENT, Begun, GeneralWay, OrdinaryJob, StageJob
-from proxy.redactor.exchange.wire import (
+from proxy.redactor.exchange.owner_protocol import (
     PROTOCOL,
     UNGREETED,
-    CameBack,
-    Close,
+    CloseStream,
+    DrainAccepted,
     Ended,
     Fail,
     Fault,
     Hello,
-    Keep,
-    KeepDone,
-    Left,
-    Open,
-    Opened,
-    Part,
-    PartDone,
-    PartWay,
+    OpenStream,
+    PartDirection,
     Question,
-    Readdress,
     Redact,
     Redacted,
+    RedactHeaders,
+    Restore,
     Result,
     Resume,
     Reveal,
     RulesAnswer,
     RulesQuestion,
     Settle,
+    SettleWrite,
+    StageDone,
+    StageWrite,
+    StreamOpened,
+    StreamPart,
+    StreamPartDone,
     Welcome,
-    WriteTaken,
     decode_questions,
 )
 from proxy.redactor.message import header
@@ -61,23 +61,23 @@ class OwnerPort(Protocol):
     def exchange(self, job: Redact) -> AnyExchange:
         """Return the exchange of a request. Raises ``VaultError`` (VAULT_DOWN)."""
 
-    def begin(self, way: GeneralWay, job: Redact | Reveal | Keep) -> Begun | None:
+    def begin(self, way: GeneralWay, job: Redact | Reveal | StageWrite) -> Begun | None:
         """Begin in few steps; ``None`` as of ``VaultOwner.begin``."""
 
-    async def readdress(self, way: GeneralWay, job: Readdress) -> None:
+    async def redact_headers(self, way: GeneralWay, job: RedactHeaders) -> None:
         """Say the fields with tokens in place of the values in addresses and cookies."""
 
     def longest(self) -> int:
         """Return the bytes of the longest frame of a front: a body as its rules limit it."""
 
 
-class FrontConnection:
+class OwnerConnection:
     """A connection of a front."""
 
     def __init__(
         self,
         owner: OwnerPort,
-        forget: Callable[["FrontConnection"], None],
+        forget: Callable[["OwnerConnection"], None],
         admit: Callable[[asyncio.BaseTransport], bool],
     ) -> None:
         self._owner = owner
@@ -104,13 +104,13 @@ class FrontConnection:
         for question in decode_questions(frame):
             if self.connection.closing:
                 return
-            if type(question) is WriteTaken:
+            if type(question) is SettleWrite:
                 job = self._ordinary.get(question.n)
                 if type(job) is not StageJob or job.phase != SENT:
                     self._refuse()
                 else:
                     job.settle_write(question)
-            elif self._greeted and (type(question) is Keep or type(question) is Reveal):
+            elif self._greeted and (type(question) is StageWrite or type(question) is Reveal):
                 self._begin(question)
             else:
                 self._handle(question)
@@ -124,11 +124,11 @@ class FrontConnection:
         match question:
             case Redact() | Reveal():
                 self._begin(question)
-            case CameBack(n=number) if type(ordinary := self._sent(number)) is OrdinaryJob:
+            case Restore(n=number) if type(ordinary := self._sent(number)) is OrdinaryJob:
                 ordinary.restore(question)
             case Resume():
                 self._resume(question)
-            case CameBack() | Settle() | Open() | Part() | Close():
+            case Restore() | Settle() | OpenStream() | StreamPart() | CloseStream():
                 self._continue(question)
             case Fail(n=number):
                 self._go_general(number)
@@ -136,9 +136,9 @@ class FrontConnection:
                     job.front_lost()
                 else:
                     self._work_on(self._fail(number, sent=question.sent), number)
-            case Readdress():
-                self._work(self._owner.readdress(self, question))
-            case Left():
+            case RedactHeaders():
+                self._work(self._owner.redact_headers(self, question))
+            case DrainAccepted():
                 self.drained = True
             case RulesQuestion():
                 self._most = max(self._most, question.longest)
@@ -154,7 +154,7 @@ class FrontConnection:
         self.connection.longest = self._owner.longest()  # it asks before it uses them
         self.connection.send(RulesAnswer(question.n, has))
 
-    def _begin(self, job: Redact | Reveal | Keep) -> None:
+    def _begin(self, job: Redact | Reveal | StageWrite) -> None:
         number, ordinary = job.n, self._ordinary
         taken = number in ordinary or number in self._redacting or number in self._exchanges
         if taken or number in self.streams:
@@ -162,7 +162,7 @@ class FrontConnection:
         elif (begun := self._owner.begin(self, job)) is not None:
             ordinary[number] = begun
             if type(job) is Redact and job.answer is not None and isinstance(begun, OrdinaryJob):
-                begun.restore(CameBack(number, job.answer, job.rows))
+                begun.restore(Restore(number, job.answer, job.rows))
         elif isinstance(job, Redact):
             self.restart(job)
 
@@ -189,31 +189,31 @@ class FrontConnection:
     def finish(self, number: int) -> None:
         self._ordinary.pop(number, None)
 
-    def restore(self, exchange: AnyExchange, answered: CameBack) -> None:
+    def restore(self, exchange: AnyExchange, answered: Restore) -> None:
         self._exchanges[answered.n] = exchange
         self._work_on(self._restore(answered), answered.n)
 
     def give_up(self, exchange: AnyExchange, *, sent: bool, ident: str = "") -> None:
         self._work(exchange.failed(sent), ident)
 
-    def _continue(self, question: CameBack | Settle | Open | Part | Close) -> None:
-        number = question.exchange if isinstance(question, Part) else question.n
+    def _continue(self, question: Restore | Settle | OpenStream | StreamPart | CloseStream) -> None:
+        number = question.exchange if isinstance(question, StreamPart) else question.n
         if not isinstance(self._ordinary.get(number), StageJob):  # its front says what it was
             self._go_general(number)
         begun = number in self.streams
-        if not (begun if isinstance(question, Part | Close) else self._has(number)):
+        if not (begun if isinstance(question, StreamPart | CloseStream) else self._has(number)):
             self._refuse()
             return
         match question:
-            case CameBack():
+            case Restore():
                 self._work_on(self._restore(question), number)
             case Settle():
                 self._work_on(self._settled(question), number)
-            case Open():
+            case OpenStream():
                 self._work(self._open(question), self._idents.get(number, ""))
-            case Part():
+            case StreamPart():
                 self._work(self._pass(question), self._idents.get(number, ""))
-            case Close():
+            case CloseStream():
                 self._work_on(self._close(number), number)
 
     def _has(self, number: int) -> bool:
@@ -258,11 +258,11 @@ class FrontConnection:
             del self._redacting[job.n]
         self._exchanges[job.n] = exchange
         if job.answer is not None:
-            await self._restore(CameBack(job.n, job.answer, job.rows))
+            await self._restore(Restore(job.n, job.answer, job.rows))
             return
         self.send(Redacted(job.n, None, request, exchange.timing.stage))
 
-    async def _restore(self, job: CameBack) -> None:
+    async def _restore(self, job: Restore) -> None:
         exchange, answer = self._pop(job.n), job.answer
         if not exchange.must_buffer(answer.status, answer.headers):
             await self._settled(Settle(job.n, answer.status, answer.headers), exchange)
@@ -284,7 +284,7 @@ class FrontConnection:
             ended.mark = exchange.mark()
         self.send(ended)
 
-    async def _restore_rows(self, job: CameBack, exchange: AnyExchange) -> None:
+    async def _restore_rows(self, job: Restore, exchange: AnyExchange) -> None:
         values, ended = None, _ended(job.n, exchange)
         if isinstance(exchange, ListExchange):
             values = await exchange.reveal_rows(job.answer.status, job.rows)
@@ -324,32 +324,32 @@ class FrontConnection:
         exchange = self._exchanges.pop(number, None)
         return self.streams.pop(number)[0] if exchange is None else exchange
 
-    async def _open(self, job: Open) -> None:
+    async def _open(self, job: OpenStream) -> None:
         exchange = self._pop(job.n)
         self._exchanges[job.n] = exchange
         stream = await exchange.stream(job.status, job.headers)
-        opened = Opened(job.n, None, stream is not None)
+        opened = StreamOpened(job.n, None, stream is not None)
         if stream is not None:
             self.streams[job.n] = self._exchanges.pop(job.n), stream
         if isinstance(stream, MessageStream):
             opened.longest, opened.passes_binary = stream.longest, stream.passes_binary
         self.send(opened)
 
-    async def _pass(self, job: Part) -> None:
+    async def _pass(self, job: StreamPart) -> None:
         stream = self.streams[job.exchange][1]
         try:
-            if job.way is PartWay.REST:
+            if job.direction is PartDirection.REST:
                 content = await stream.rest()
-            elif job.way is PartWay.RESTORE:
+            elif job.direction is PartDirection.RESTORE:
                 content = await stream.restore(job.content)
             else:
                 content = await cast("MessageStream", stream).redact(job.content)
         except Exception as error:
-            self.send(PartDone(job.n, Fault.of(error)))
+            self.send(StreamPartDone(job.n, Fault.of(error)))
             if not isinstance(error, VaultError):
                 raise
             return
-        self.send(PartDone(job.n, None, content))
+        self.send(StreamPartDone(job.n, None, content))
 
     async def _close(self, number: int) -> None:
         exchange, stream = self.streams.pop(number)
@@ -362,7 +362,7 @@ class FrontConnection:
             self._ordinary.pop(answer.n, None)
         if self.connection.send(answer, self._most):
             return
-        begun = isinstance(answer, Redacted | KeepDone)
+        begun = isinstance(answer, Redacted | StageDone)
         code, text = (Code.TOO_LARGE, "request") if begun else (Code.ANSWER_TOO_LARGE, "answer")
         error = VaultError(
             code,

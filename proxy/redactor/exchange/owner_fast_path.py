@@ -10,22 +10,22 @@ from proxy.errors import VaultError
 from proxy.offload import SMALL
 from proxy.redactor.exchange.fast_path_exchange import FastPathExchange, RestoredAnswer
 from proxy.redactor.exchange.fast_path_plan import FastPathPlan
-from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.runtime import InForce, Runtime
-from proxy.redactor.exchange.wire import (
-    CameBack,
+from proxy.redactor.exchange.owner_protocol import (
     Ended,
     Fault,
-    Keep,
-    KeepDone,
     Redact,
     Redacted,
+    Restore,
     Result,
     Reveal,
     RevealDone,
-    WriteTaken,
+    SettleWrite,
+    StageDone,
+    StageWrite,
     views_of,
 )
+from proxy.redactor.exchange.rule_exchange import RuleExchange
+from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.guard import CutBody
 from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header
 from proxy.redactor.rules import Match, Operation
@@ -62,7 +62,7 @@ class GeneralWay(Protocol):
     def restart(self, job: Redact) -> None:
         """Carry a request of which nothing was stored."""
 
-    def restore(self, exchange: RuleExchange, answered: CameBack) -> None:
+    def restore(self, exchange: RuleExchange, answered: Restore) -> None:
         """Go on with an answer."""
 
     def give_up(self, exchange: RuleExchange, *, sent: bool, ident: str = "") -> None:
@@ -74,12 +74,12 @@ class OrdinaryJob:
 
     phase = _STAGING  #: what it waits for
     _settling = _settle = 0.0
-    _answered: CameBack | None = None
+    _answered: Restore | None = None
     _status, _out = 0, b""  #: of the answer of the application: as it came, and restored
     _gone = False  #: whether nobody waits any more
 
     def __init__(
-        self, way: GeneralWay, job: Redact | Keep, exchange: FastPathExchange, *, writes: bool
+        self, way: GeneralWay, job: Redact | StageWrite, exchange: FastPathExchange, *, writes: bool
     ) -> None:
         self._way, self._job, self._exchange, self._writes = way, job, exchange, writes
         self.ident, self._began = job.ident, perf_counter()
@@ -96,7 +96,7 @@ class OrdinaryJob:
         self._way.finish(self._job.n)
         return self._exchange.general()
 
-    def restore(self, job: CameBack) -> None:
+    def restore(self, job: Restore) -> None:
         self._answered, self._status = job, job.answer.status
         try:
             self._restore()
@@ -217,7 +217,7 @@ class OrdinaryJob:
 class StageJob(OrdinaryJob):
     """An ordinary write whose front has its request and reads its answer: here are its values."""
 
-    def settle_write(self, job: WriteTaken) -> None:
+    def settle_write(self, job: SettleWrite) -> None:
         """The application took it: settle, and tell the audit log."""
         exchange, self._status, self._settling = self._exchange, job.status, perf_counter()
         try:
@@ -246,11 +246,11 @@ class StageJob(OrdinaryJob):
             return
         stage = perf_counter() - self._began if exchange.settles else 0.0
         tokens = [of[0].token if of else None for of in exchange.write.tokens.values()]
-        self._way.send(KeepDone(self._job.n, None, tokens, stage=stage))
+        self._way.send(StageDone(self._job.n, None, tokens, stage=stage))
 
     def _restart(self) -> None:
         """Let the front begin again: nothing was stored."""
-        self._way.send(KeepDone(self._job.n))
+        self._way.send(StageDone(self._job.n))
 
     def _end(self, fault: Fault | None) -> None:
         exchange = self._exchange
@@ -261,7 +261,7 @@ class StageJob(OrdinaryJob):
         """Let the front go on the general way: it has request and answer."""
         if self.phase == _STAGING:
             self._way.give_up(self.general(), sent=False, ident=self.ident)
-            self._way.send(KeepDone(self._job.n))
+            self._way.send(StageDone(self._job.n))
             return
         self.phase, self._exchange.answer = SENT, None
         if self._gone:
@@ -339,10 +339,10 @@ def reveal(way: GeneralWay, job: Reveal, bound: BoundPlan | None) -> RevealJob |
     return begun
 
 
-def stage_write(way: GeneralWay, job: Keep, bound: BoundPlan | None) -> StageJob | None:
+def stage_write(way: GeneralWay, job: StageWrite, bound: BoundPlan | None) -> StageJob | None:
     """Have an ordinary write made durable; ``None``: it is not ordinary, which was said."""
     if bound is None or not bound.plan.writes:
-        way.send(KeepDone(job.n, ordinary=False))
+        way.send(StageDone(job.n, ordinary=False))
         return None
     operation, rules, plan = bound
     match, cut = Match(operation, job.params, rules), CutBody(job.leaves, job.texts)
@@ -354,7 +354,7 @@ def stage_write(way: GeneralWay, job: Keep, bound: BoundPlan | None) -> StageJob
             return begun
     elif exchange is not None:
         exchange.close()  # the whole body is to be looked at
-    way.send(KeepDone(job.n))
+    way.send(StageDone(job.n))
     return None
 
 

@@ -7,11 +7,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from proxy.redactor.exchange.frame_connection import FrameConnection
-from proxy.redactor.exchange.wire import (
+from proxy.redactor.exchange.owner_protocol import (
+    DrainAccepted,
     Draining,
     Fail,
     Hello,
-    Left,
     Redact,
     RulesQuestion,
     decode_questions,
@@ -81,13 +81,13 @@ async def test_what_is_said_in_the_turn_after_a_question_leaves_in_that_turn():
     loop, wire = asyncio.get_running_loop(), Wire()
 
     def answer_soon(_: bytes) -> None:
-        loop.call_soon(connection.send, Left())
+        loop.call_soon(connection.send, DrainAccepted())
 
     connection = FrameConnection(answer_soon, lambda: None)
     connection.connection_made(wire)
     connection.data_received(b"\0\0\0\1\x90")
     await asyncio.sleep(0)
-    assert [decode_questions(frame[4:]) for frame in wire.frames] == [[Left()]]
+    assert [decode_questions(frame[4:]) for frame in wire.frames] == [[DrainAccepted()]]
 
 
 async def test_frames_of_any_size_come_whole():
@@ -161,7 +161,7 @@ async def test_what_was_said_is_written_before_the_end_and_nothing_after_it():
         here.connection.close()
         await asyncio.wait_for(there.lost.wait(), PATIENCE)
         assert len(there.frames) == 1
-        here.connection.send(Left())
+        here.connection.send(DrainAccepted())
         await asyncio.sleep(0)
 
 

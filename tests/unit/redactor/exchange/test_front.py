@@ -9,16 +9,16 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.frame_connection import FrameConnection
-from proxy.redactor.exchange.wire import (
+from proxy.redactor.exchange.owner_protocol import (
     PROTOCOL,
-    CameBack,
-    Close,
+    CloseStream,
     Hello,
-    Open,
-    Part,
-    PartWay,
+    OpenStream,
+    PartDirection,
     Redact,
+    Restore,
     Settle,
+    StreamPart,
 )
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request, Response
@@ -404,8 +404,8 @@ async def test_a_search_whose_caller_leaves_before_the_end_counts_as_missed():
 @table(
     "message",
     [
-        CameBack(7, Response(200, (), b"")), Settle(7, 200, ()), Open(7, 200, ()), Close(7),
-        Part(7, 8, PartWay.RESTORE, b"{}"),
+        Restore(7, Response(200, (), b"")), Settle(7, 200, ()), OpenStream(7, 200, ()), CloseStream(7),
+        StreamPart(7, 8, PartDirection.RESTORE, b"{}"),
     ],
 )  # fmt: skip
 async def test_what_was_never_begun_ends_the_connection_and_nothing_else(message):

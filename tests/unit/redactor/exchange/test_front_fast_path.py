@@ -15,8 +15,8 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.front_fast_path import FrontRead, FrontReadPlan
-from proxy.redactor.exchange.owner_connection import FrontConnection
-from proxy.redactor.exchange.wire import Reveal, RevealDone
+from proxy.redactor.exchange.owner_connection import OwnerConnection
+from proxy.redactor.exchange.owner_protocol import Reveal, RevealDone
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match
 from proxy.storage.base import Hooks
@@ -207,7 +207,7 @@ async def test_values_come_once_their_line_is_written_and_never_without(
 ) -> None:
     answer, order = await place.create(), list[str]()
     sink = cast("Kept", next(iter(place.runtime.joined.values())).audit.sink)
-    put, send = sink.put, FrontConnection.send
+    put, send = sink.put, OwnerConnection.send
 
     def written(*lines: bytes) -> None:
         put(*lines)
@@ -216,12 +216,12 @@ async def test_values_come_once_their_line_is_written_and_never_without(
     def refused(*_: bytes) -> None:
         raise VaultError(Code.AUDIT_DOWN, "The disk is full.")
 
-    def said(self: FrontConnection, message: Any) -> None:
+    def said(self: OwnerConnection, message: Any) -> None:
         order.append("values" if message.values else "no values")
         send(self, message)
 
     monkeypatch.setattr(sink, "put", written)
-    monkeypatch.setattr(FrontConnection, "send", said)
+    monkeypatch.setattr(OwnerConnection, "send", said)
     assert await asked(begin(front), answer) is None
     monkeypatch.setattr(sink, "put", refused)
     error = await asked(begin(front), answer)

@@ -17,13 +17,13 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange import owner_connection
 from proxy.redactor.exchange.front_fast_path import FrontWrite, FrontWritePlan
-from proxy.redactor.exchange.wire import (
+from proxy.redactor.exchange.owner_protocol import (
     Draining,
-    Keep,
-    KeepDone,
     Resume,
+    SettleWrite,
+    StageDone,
+    StageWrite,
     Welcome,
-    WriteTaken,
     decode_answers,
     decode_questions,
 )
@@ -154,9 +154,9 @@ async def test_the_owner_is_told_the_values_alone_and_the_front_splices(
     assert b"Ann Lee" not in body
     assert json.loads(body).keys() == ANN.keys()
     keep, answered = frames
-    assert isinstance(keep, Keep)
+    assert isinstance(keep, StageWrite)
     assert keep.texts == [ANN["name"], ANN["email"]]
-    assert isinstance(answered, WriteTaken)
+    assert isinstance(answered, SettleWrite)
     assert (answered.key, set(answered.fields)) == ("1", {"name", "email"})
     assert await stored(place) == [{"name": "Ann Lee", "email": "ann@example.com"}]
     assert place.idle
@@ -312,17 +312,17 @@ async def test_where_the_owner_keeps_none_it_is_not_asked_for_a_while(front: Fro
     one = begin(front, ANN)
     assert one is not None
     one.waiter = caller = Caller()
-    one.set_result(KeepDone(1, ordinary=False))
+    one.set_result(StageDone(1, ordinary=False))
     assert isinstance(await caller.heard.get(), VaultError)
     assert [begin(front, ANN) for _ in range(64)] == [None] * 64
     await done(front, ANN)
 
 
 @pytest.mark.parametrize(
-    "message", [WriteTaken(99, 200, "1", ()), Resume(99, Request("POST", b"/p", (), b""))]
+    "message", [SettleWrite(99, 200, "1", ()), Resume(99, Request("POST", b"/p", (), b""))]
 )
 async def test_who_goes_on_with_what_was_never_kept_is_cut_off(
-    front: Fronted, message: WriteTaken | Resume
+    front: Fronted, message: SettleWrite | Resume
 ) -> None:
     channel = await front.link.channel()
     channel.connection.send(message)
@@ -371,8 +371,8 @@ async def test_an_owner_takes_no_more_calls_for_a_create_than_before(front: Fron
     counts, heard = [], list[bytes]()
     for turn in range(900, 908):
         texts = ["Ann Lee", "ann@example.com"]
-        keep = Keep(turn, rules, number, {}, view, one.cut.leaves, texts, ())
-        told = WriteTaken(turn, 201, str(turn), ("name", "email"))
+        keep = StageWrite(turn, rules, number, {}, view, one.cut.leaves, texts, ())
+        told = SettleWrite(turn, 201, str(turn), ("name", "email"))
         calls = [0]
 
         def count(

@@ -7,7 +7,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange import front_link
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
-from proxy.redactor.exchange.wire import PROTOCOL, Fail, RulesAnswer
+from proxy.redactor.exchange.owner_protocol import PROTOCOL, Fail, RulesAnswer
 from tests.support.exchanges import desk
 from tests.support.fronts import fronted
 from tests.support.patience import PATIENCE, until

@@ -2,8 +2,8 @@ import asyncio
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
+from proxy.redactor.exchange.owner_protocol import Redact, RulesQuestion, views_of
 from proxy.redactor.exchange.runtime import InForce, Runtime
-from proxy.redactor.exchange.wire import Redact, RulesQuestion, views_of
 from proxy.redactor.message import Request
 from proxy.redactor.rules import RuleSet
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.wire import Fail, Redact
+from proxy.redactor.exchange.owner_protocol import Fail, Redact
 from proxy.redactor.message import Request
 from proxy.telemetry.logs import REQUEST_ID
 from tests.support.exchanges import JSON, USUAL, desk, desk_of, rule_text

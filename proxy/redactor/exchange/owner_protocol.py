@@ -62,7 +62,10 @@ class Fault(msgspec.Struct, array_like=True, gc=False):
 
 
 class _Message(msgspec.Struct, array_like=True, gc=False, tag=True):
-    """A message; ``n`` names the exchange or the question within the connection."""
+    """A message; ``n`` names the exchange or the question within the connection.
+
+    Its tag is what it is called in this version of the protocol, whatever its class is called.
+    """
 
 
 class Hello(_Message):
@@ -95,7 +98,7 @@ class Redact(_Message):
     ident: str = ""  #: of the request, for lines of logs
     answer: Response | None = None
     began: int = 0  #: when it was, by the clock of both, where the answer is here
-    rows: bytes = b""  #: of that answer, as of ``CameBack``
+    rows: bytes = b""  #: of that answer, as of ``Restore``
 
 
 class Reveal(_Message):
@@ -124,7 +127,7 @@ class RevealDone(_Message):
     ordinary: bool = True  #: whether others of the same operation may be
 
 
-class Keep(_Message):
+class StageWrite(_Message, tag="Keep"):
     """Begin an ordinary create or update of one record: its texts alone.
 
     The front has found that they stand nowhere else in the request, and keeps that.
@@ -141,7 +144,7 @@ class Keep(_Message):
     ident: str = ""  #: of the request, for its line of the audit log
 
 
-class KeepDone(_Message):
+class StageDone(_Message, tag="KeepDone"):
     """The answer to it, once the texts are durable."""
 
     n: int
@@ -152,7 +155,7 @@ class KeepDone(_Message):
     stage: float = 0.0  #: seconds until they were durable
 
 
-class WriteTaken(_Message):
+class SettleWrite(_Message, tag="WriteTaken"):
     """The application took what was kept: settle it, and have the audit log told."""
 
     n: int
@@ -163,7 +166,7 @@ class WriteTaken(_Message):
 
 
 class Resume(_Message):
-    """The request of a ``Keep`` that goes on the general way."""
+    """The request of a ``StageWrite`` that goes on the general way."""
 
     n: int
     request: Request
@@ -178,7 +181,7 @@ class Redacted(_Message):
     stage: float = 0.0  #: seconds until its values were durable
 
 
-class CameBack(_Message):
+class Restore(_Message, tag="CameBack"):
     """The answer of the application, whole; of a list, its rows in place of its body."""
 
     n: int
@@ -201,7 +204,7 @@ class Fail(_Message):
     sent: bool
 
 
-class Open(_Message):
+class OpenStream(_Message, tag="Open"):
     """The answer comes part by part, if its rule says so; it may be asked again of another head."""
 
     n: int
@@ -209,7 +212,7 @@ class Open(_Message):
     headers: RawHeaders
 
 
-class Opened(_Message):
+class StreamOpened(_Message, tag="Opened"):
     """The answer to it, which tells whether parts come back restored."""
 
     n: int
@@ -219,7 +222,7 @@ class Opened(_Message):
     passes_binary: bool = False
 
 
-class PartWay(enum.IntEnum):
+class PartDirection(enum.IntEnum):
     """Direction of a part, named as the functions of ``events.MessageStream``."""
 
     RESTORE = 0
@@ -227,18 +230,18 @@ class PartWay(enum.IntEnum):
     REDACT = 2
 
 
-class Part(_Message):
+class StreamPart(_Message, tag="Part"):
     """A part of such an answer, or a message of the caller. A front sends the next one of the same
     way when this one is answered, so that neither side holds more than one.
     """
 
     n: int
     exchange: int
-    way: PartWay
+    direction: PartDirection
     content: bytes
 
 
-class PartDone(_Message):
+class StreamPartDone(_Message, tag="PartDone"):
     """The same as it may pass on."""
 
     n: int
@@ -246,7 +249,7 @@ class PartDone(_Message):
     content: bytes = b""
 
 
-class Close(_Message):
+class CloseStream(_Message, tag="Close"):
     """Nothing more comes of an answer that came part by part; ``Ended`` answers."""
 
     n: int
@@ -275,7 +278,7 @@ class Ended(_Message):
         return Response(came.status, came.headers, self.body)
 
 
-class Readdress(_Message):
+class RedactHeaders(_Message, tag="Readdress"):
     """Fields with addresses or cookies of a request to an endpoint."""
 
     n: int
@@ -285,7 +288,7 @@ class Readdress(_Message):
     endpoint: str
 
 
-class Readdressed(_Message):
+class HeadersRedacted(_Message, tag="Readdressed"):
     """The same with tokens in place of values."""
 
     n: int
@@ -312,17 +315,27 @@ class Draining(_Message):
     """The owner ends soon: what begins from now on goes to the next one."""
 
 
-class Left(_Message):
+class DrainAccepted(_Message, tag="Left"):
     """The answer to it: nothing begins here any more."""
 
 
 #: Questions that are answered, each with its number.
-Numbered = Redact | CameBack | Settle | Fail | Open | Part | Close | Readdress | RulesQuestion
+Numbered = (
+    Redact
+    | Restore
+    | Settle
+    | Fail
+    | OpenStream
+    | StreamPart
+    | CloseStream
+    | RedactHeaders
+    | RulesQuestion
+)
 #: Questions of ordinary exchanges.
-Ordinary = Reveal | Keep | WriteTaken
-Question = Hello | Numbered | Ordinary | Resume | Left
+Ordinary = Reveal | StageWrite | SettleWrite
+Question = Hello | Numbered | Ordinary | Resume | DrainAccepted
 #: What an exchange, or a part of it, has come to.
-Result = Redacted | RevealDone | KeepDone | Opened | PartDone | Ended | Readdressed
+Result = Redacted | RevealDone | StageDone | StreamOpened | StreamPartDone | Ended | HeadersRedacted
 Answer = Welcome | Result | RulesAnswer | Draining
 
 decode_questions: Final = msgspec.msgpack.Decoder(list[Question]).decode
