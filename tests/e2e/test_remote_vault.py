@@ -19,7 +19,7 @@ from proxy.redactor.exchange.owner_protocol import (
     Hello,
     PartDirection,
     Redact,
-    Restore,
+    RestoreAnswer,
     Settle,
     StreamPart,
 )
@@ -403,7 +403,7 @@ async def test_a_peer_that_speaks_nonsense_loses_its_connection_and_nobody_else_
         own = pair.authority.issue(SIDECAR, file="mine")
         request = Request("GET", b"/people/1", (), b"")
         begin = Redact(1, "no such rules", 99, {}, 99, request, ())
-        came = Restore(1, Response(200, (), b"{}"))
+        came = RestoreAnswer(1, Response(200, (), b"{}"))
         for nonsense in (
             frame(begin), b"\x00\x00\x00\x00", b"\xff" * 4096, b"\x00\x00\x00\x08garbages",
             frame(Hello(999, "9"), begin), frame(HELLO, came), frame(HELLO, Settle(1, 200, ())),

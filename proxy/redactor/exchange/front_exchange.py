@@ -43,7 +43,7 @@ from proxy.redactor.exchange.owner_protocol import (
     OpenStream,
     Redact,
     Redacted,
-    Restore,
+    RestoreAnswer,
     Settle,
     StreamOpened,
     views_of,
@@ -284,7 +284,7 @@ class FrontExchange:
             by_rows = await self._by_rows(answer)
             if by_rows is not None:
                 return by_rows
-            ended = await self._end(Restore(self._number, answer))
+            ended = await self._end(RestoreAnswer(self._number, answer))
         except VaultError as error:
             self._pass_with_tokens(error)
             return answer
@@ -300,7 +300,7 @@ class FrontExchange:
         if cut is None:
             return None
         head = Response(answer.status, answer.headers, b"")
-        ended = await self._end(Restore(self._number, head, cut[1]))
+        ended = await self._end(RestoreAnswer(self._number, head, cut[1]))
         lists.pace(restored=not ended.unsettled)
         if ended.unsettled:
             return None
@@ -329,7 +329,7 @@ class FrontExchange:
             if self._operation.verb is not Verb.READ:  # else nothing had to be settled
                 raise
 
-    async def _end(self, question: Restore | Settle | Fail | CloseStream) -> Ended:
+    async def _end(self, question: RestoreAnswer | Settle | Fail | CloseStream) -> Ended:
         whole = await self._begun_late(question)
         channel, self._channel = self._channel, None
         if channel is None:
@@ -345,13 +345,15 @@ class FrontExchange:
             raise ended.fault.error()
         return ended
 
-    async def _begun_late(self, question: Restore | Settle | Fail | CloseStream) -> Redact | None:
+    async def _begun_late(
+        self, question: RestoreAnswer | Settle | Fail | CloseStream
+    ) -> Redact | None:
         """Tell the owner of a read that it does not know of; return a question that tells all."""
         unasked, self._unasked = self._unasked, None
         if unasked is None:
             return None
         channel = await self._begin(unasked)
-        if isinstance(question, Restore):
+        if isinstance(question, RestoreAnswer):
             unasked.answer, unasked.rows = question.answer, question.rows
             return unasked
         redacted = cast("Redacted", await channel.ask(unasked))

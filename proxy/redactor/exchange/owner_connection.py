@@ -26,7 +26,7 @@ from proxy.redactor.exchange.owner_protocol import (
     Redact,
     Redacted,
     RedactHeaders,
-    Restore,
+    RestoreAnswer,
     Result,
     Resume,
     Reveal,
@@ -124,11 +124,11 @@ class OwnerConnection:
         match question:
             case Redact() | Reveal():
                 self._begin(question)
-            case Restore(n=number) if type(ordinary := self._sent(number)) is OrdinaryJob:
+            case RestoreAnswer(n=number) if type(ordinary := self._sent(number)) is OrdinaryJob:
                 ordinary.restore(question)
             case Resume():
                 self._resume(question)
-            case Restore() | Settle() | OpenStream() | StreamPart() | CloseStream():
+            case RestoreAnswer() | Settle() | OpenStream() | StreamPart() | CloseStream():
                 self._continue(question)
             case Fail(n=number):
                 self._go_general(number)
@@ -162,7 +162,7 @@ class OwnerConnection:
         elif (begun := self._owner.begin(self, job)) is not None:
             ordinary[number] = begun
             if type(job) is Redact and job.answer is not None and isinstance(begun, OrdinaryJob):
-                begun.restore(Restore(number, job.answer, job.rows))
+                begun.restore(RestoreAnswer(number, job.answer, job.rows))
         elif isinstance(job, Redact):
             self.restart(job)
 
@@ -189,14 +189,16 @@ class OwnerConnection:
     def finish(self, number: int) -> None:
         self._ordinary.pop(number, None)
 
-    def restore(self, exchange: AnyExchange, answered: Restore) -> None:
+    def restore(self, exchange: AnyExchange, answered: RestoreAnswer) -> None:
         self._exchanges[answered.n] = exchange
         self._work_on(self._restore(answered), answered.n)
 
     def give_up(self, exchange: AnyExchange, *, sent: bool, ident: str = "") -> None:
         self._work(exchange.failed(sent), ident)
 
-    def _continue(self, question: Restore | Settle | OpenStream | StreamPart | CloseStream) -> None:
+    def _continue(
+        self, question: RestoreAnswer | Settle | OpenStream | StreamPart | CloseStream
+    ) -> None:
         number = question.exchange if isinstance(question, StreamPart) else question.n
         if not isinstance(self._ordinary.get(number), StageJob):  # its front says what it was
             self._go_general(number)
@@ -205,7 +207,7 @@ class OwnerConnection:
             self._refuse()
             return
         match question:
-            case Restore():
+            case RestoreAnswer():
                 self._work_on(self._restore(question), number)
             case Settle():
                 self._work_on(self._settled(question), number)
@@ -258,11 +260,11 @@ class OwnerConnection:
             del self._redacting[job.n]
         self._exchanges[job.n] = exchange
         if job.answer is not None:
-            await self._restore(Restore(job.n, job.answer, job.rows))
+            await self._restore(RestoreAnswer(job.n, job.answer, job.rows))
             return
         self.send(Redacted(job.n, None, request, exchange.timing.stage))
 
-    async def _restore(self, job: Restore) -> None:
+    async def _restore(self, job: RestoreAnswer) -> None:
         exchange, answer = self._pop(job.n), job.answer
         if not exchange.must_buffer(answer.status, answer.headers):
             await self._settled(Settle(job.n, answer.status, answer.headers), exchange)
@@ -284,7 +286,7 @@ class OwnerConnection:
             ended.mark = exchange.mark()
         self.send(ended)
 
-    async def _restore_rows(self, job: Restore, exchange: AnyExchange) -> None:
+    async def _restore_rows(self, job: RestoreAnswer, exchange: AnyExchange) -> None:
         values, ended = None, _ended(job.n, exchange)
         if isinstance(exchange, ListExchange):
             values = await exchange.reveal_rows(job.answer.status, job.rows)

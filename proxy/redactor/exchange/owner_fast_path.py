@@ -15,7 +15,7 @@ from proxy.redactor.exchange.owner_protocol import (
     Fault,
     Redact,
     Redacted,
-    Restore,
+    RestoreAnswer,
     Result,
     Reveal,
     RevealDone,
@@ -62,7 +62,7 @@ class GeneralWay(Protocol):
     def restart(self, job: Redact) -> None:
         """Carry a request of which nothing was stored."""
 
-    def restore(self, exchange: RuleExchange, answered: Restore) -> None:
+    def restore(self, exchange: RuleExchange, answered: RestoreAnswer) -> None:
         """Go on with an answer."""
 
     def give_up(self, exchange: RuleExchange, *, sent: bool, ident: str = "") -> None:
@@ -74,7 +74,7 @@ class OrdinaryJob:
 
     phase = _STAGING  #: what it waits for
     _settling = _settle = 0.0
-    _answered: Restore | None = None
+    _answered: RestoreAnswer | None = None
     _status, _out = 0, b""  #: of the answer of the application: as it came, and restored
     _gone = False  #: whether nobody waits any more
 
@@ -96,7 +96,7 @@ class OrdinaryJob:
         self._way.finish(self._job.n)
         return self._exchange.general()
 
-    def restore(self, job: Restore) -> None:
+    def restore(self, job: RestoreAnswer) -> None:
         self._answered, self._status = job, job.answer.status
         try:
             self._restore()

@@ -98,7 +98,7 @@ class Redact(_Message):
     ident: str = ""  #: of the request, for lines of logs
     answer: Response | None = None
     began: int = 0  #: when it was, by the clock of both, where the answer is here
-    rows: bytes = b""  #: of that answer, as of ``Restore``
+    rows: bytes = b""  #: of that answer, as of ``RestoreAnswer``
 
 
 class Reveal(_Message):
@@ -181,7 +181,7 @@ class Redacted(_Message):
     stage: float = 0.0  #: seconds until its values were durable
 
 
-class Restore(_Message, tag="CameBack"):
+class RestoreAnswer(_Message, tag="CameBack"):
     """The answer of the application, whole; of a list, its rows in place of its body."""
 
     n: int
@@ -322,7 +322,7 @@ class DrainAccepted(_Message, tag="Left"):
 #: Questions that are answered, each with its number.
 Numbered = (
     Redact
-    | Restore
+    | RestoreAnswer
     | Settle
     | Fail
     | OpenStream

@@ -16,7 +16,7 @@ from proxy.redactor.exchange.owner_protocol import (
     OpenStream,
     PartDirection,
     Redact,
-    Restore,
+    RestoreAnswer,
     Settle,
     StreamPart,
 )
@@ -404,7 +404,7 @@ async def test_a_search_whose_caller_leaves_before_the_end_counts_as_missed():
 @table(
     "message",
     [
-        Restore(7, Response(200, (), b"")), Settle(7, 200, ()), OpenStream(7, 200, ()), CloseStream(7),
+        RestoreAnswer(7, Response(200, (), b"")), Settle(7, 200, ()), OpenStream(7, 200, ()), CloseStream(7),
         StreamPart(7, 8, PartDirection.RESTORE, b"{}"),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.redactor.exchange.owner_protocol import Redact, Restore
+from proxy.redactor.exchange.owner_protocol import Redact, RestoreAnswer
 from proxy.redactor.message import Response
 from tests.support.exchanges import JSON, Call
 from tests.support.fronts import Fronted, fronted
@@ -21,7 +21,7 @@ async def listed(one: Fronted, stored: Any, target: str = "GET /p") -> tuple[Any
     told, send = list[Any](), channel.connection.send
 
     def spied(message: Any, most: int | None = None) -> bool:
-        if isinstance(message, Restore | Redact) and message.answer is not None:
+        if isinstance(message, RestoreAnswer | Redact) and message.answer is not None:
             told.append(message)
         return send(message, most)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.fast_path_exchange import FastPathExchange
 from proxy.redactor.exchange.owner_fast_path import SENT, OrdinaryJob
-from proxy.redactor.exchange.owner_protocol import Ended, Redact, Redacted, Restore
+from proxy.redactor.exchange.owner_protocol import Ended, Redact, Redacted, RestoreAnswer
 from proxy.redactor.message import RawHeaders, Request, Response
 from tests.support.table import table
 
@@ -89,8 +89,8 @@ def begun(*, settles: bool = True) -> Steps:
     return one
 
 
-def answered(status: int = 201, headers: RawHeaders = JSON) -> Restore:
-    return Restore(7, Response(status, headers, b"token"))
+def answered(status: int = 201, headers: RawHeaders = JSON) -> RestoreAnswer:
+    return RestoreAnswer(7, Response(status, headers, b"token"))
 
 
 def test_a_write_is_settled_and_told_before_it_is_answered():
