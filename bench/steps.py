@@ -174,7 +174,7 @@ STEPS: Final = (
         _AUDIT,
         "audit line: made, chained, written",
         (
-            f"{_EXCHANGE}:FastPathExchange.tell",
+            f"{_EXCHANGE}:FastPathExchange.audit",
             "proxy.audit.services:LineGroup._write",
         ),
         "a keyed hash for each line and one write for all of a turn of the loop",
