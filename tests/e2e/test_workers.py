@@ -432,7 +432,9 @@ async def test_a_start_waits_for_what_a_killed_supervisor_has_left(
         application.gate = asyncio.Event()
         asking = asyncio.create_task(caller.post(first.proxy + "/people", json=ANN))
         await until(lambda: application.requests > 0)
+        assert first.process is not None
         first.send(signal.SIGKILL)
+        await first.process.wait()  # until it is gone it has its lock, as one that lives
         starting = asyncio.create_task(again.start())
         await again.logged("processes of a service that was killed have to end first")
         application.gate.set()
