@@ -7,6 +7,7 @@ from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.rows import TOKEN_RIDS, RowState
 from proxy.tokenization.base import Resolution
+from proxy.vault.body import changed
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_tokens import other_spellings
 from proxy.vault.earlier_values import RECORD_ID
@@ -84,17 +85,25 @@ def _add_part(
     at: tuple[OpenRow | None, list[Value | None]],
 ) -> None:
     """Resolve what only ``part`` can have brought, a create without an answer that the application
-    took for a change of the record with the object's id. Where the field has one token it counts as
-    well, unless the record was written since.
+    took for a change of the record with the object's id. Where a field has one token it counts as
+    well, unless that was written since, or one value alone is of the create: it may be a copy.
 
     They stay apart: the tokens that led there are those of equal values, which others may have.
     """
     named, values = at
-    settled = named is not None and not named.staged
-    since = named.live.written_since(part.row.rid, named.row.rid) if named is not None else {}
+    newer: set[str] = set()  #: the fields that the create may have brought where no token tells
+    if named is not None and _lone(part, named, item) > 1:
+        newer |= collection.single - named.live.written_since(part.row.rid, named.row.rid).keys()
+        for _, version in named.staged:
+            newer -= changed(named.live.values, version.values) if version is not None else set()
     for number, (name, text) in enumerate(item.places):
-        if values[number] is None or (settled and name in collection.single and name not in since):
+        if values[number] is None or name in newer:
             values[number] = find(part, name, text) or values[number]
+
+
+def _lone(part: OpenRow, named: OpenRow, item: AnswerObject) -> int:
+    """How many tokens an object shows that of these two records the first alone has."""
+    return sum(token in part.values and token not in named.values for token in item.places)
 
 
 def _own_fields(home: OpenRow, item: AnswerObject) -> set[str]:
