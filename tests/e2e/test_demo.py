@@ -180,12 +180,12 @@ async def test_nothing_of_its_own_pages_is_reported(tmp_path: Path) -> None:
         rest = ""  # it is looked at behind its answer, and an end waits for little
         assert running.process.stdout is not None
         async with asyncio.timeout(PATIENCE):
-            while "no rule names" not in rest:
+            while "/{word}/{word2}/{word3}" not in rest:
                 rest += (await running.process.stdout.readline()).decode()
         rest += (await running.interrupted())[1]
     told = [line for line in rest.splitlines() if "no rule names" in line or "suspected" in line]
-    assert len(told) == 1, rest
-    assert "/{word}/{word2}/{word3}" in told[0]
+    # a client of another test may ask here, where its server had this port before
+    assert not [line for line in told if re.search('path="?/(?:contacts|static|[ "])', line)], rest
 
 
 async def test_a_second_start_goes_on_where_the_first_one_ended(tmp_path: Path) -> None:
