@@ -102,7 +102,7 @@ def _add_part(
 
 
 def _lone(part: OpenRow, named: OpenRow, item: AnswerObject) -> int:
-    """How many tokens an object shows that of these two records the first alone has."""
+    """The number of tokens that an object shows and of these two records the first alone has."""
     return sum(token in part.values and token not in named.values for token in item.places)
 
 
