@@ -26,7 +26,9 @@ from proxy.net.reply import (
     UpstreamResponse,
 )
 from proxy.net.response import RequestContext
+from proxy.redactor.content_coding import field
 from proxy.redactor.message import RawHeaders, carries_unseen
+from proxy.redactor.method_override import RouteWatch
 from proxy.redactor.routing import UNNAMED
 from proxy.redactor.rules import Endpoint, Unmatched
 
@@ -181,6 +183,9 @@ class PassthroughHandler:
                 response.pass_interim(incoming, status, reason, headers)
 
         body = body_of(incoming) if read is None else read
+        if incoming.endpoint is not None and incoming.endpoint.rest_routes:
+            coded = field(incoming.raw, b"content-encoding")
+            body = RouteWatch(incoming.head.values(b"content-type"), coded).of(body)
         call = Call(
             address,
             incoming.head.method,

@@ -37,9 +37,10 @@ from proxy.net.http1.head import NONE, TUNNEL, ResponseHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import Call, UpstreamAddress, UpstreamFault, UpstreamPort, UpstreamResponse
 from proxy.net.response import RequestContext
-from proxy.offload import SMALL, in_thread
+from proxy.offload import SMALL, in_thread, run_in_thread
 from proxy.redactor import content_coding
 from proxy.redactor.message import RawHeaders, Request, Response, header
+from proxy.redactor.method_override import RouteWatch
 from proxy.redactor.rules import BodyLimits, Match, Verb
 
 _READ = Verb.READ
@@ -144,6 +145,9 @@ class RedactedHandler:
         )
         if inflated_body is not body and incoming.reservation is not None:
             incoming.reservation.add(len(inflated_body))
+        if job.match.operation.endpoint.rest_routes:
+            watch = RouteWatch(incoming.head.values(b"content-type"), None)
+            await run_in_thread(len(inflated_body) > SMALL, watch.of, inflated_body)
         timing.received = perf_counter()
         request = Request(incoming.head.method, incoming.target, headers, inflated_body)
         if job.swapped:

@@ -1,4 +1,5 @@
-"""The method that the body of a POST names, for applications that take it in place of the real one.
+"""The method that the body of a POST names, for applications that take it in place of the real one;
+and the path that a form names for WordPress.
 
 Browsers send forms by GET and POST only, so frameworks read a member ``_method``: Rails and Rack
 from forms, also without a declared type, Laravel from JSON too, Slim in capitals, ASP.NET by the
@@ -9,7 +10,7 @@ refused: no body that a rule may cover passes.
 import json
 import re
 from binascii import a2b_qp
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
@@ -318,3 +319,68 @@ def _unreadable(why: str) -> VaultError:
         f"The body {why} and may name another method, for which there are rules: send a plain "
         "form or JSON in UTF-8.",
     )
+
+
+# WordPress serves ``/wp-json/…`` at any path where a form has a member ``rest_route``: its method
+# and what it holds are those of the form. So where rules name such paths, no form may have it.
+
+_SIGNS = {"_": r"(?:[_. \[]|%(?:5[FfBb]|2[Ee]))"}
+_NAME = "".join(
+    _SIGNS.get(one, f"(?:{one}|%{ord(one):02x}|%{ord(one):02X})") for one in "rest_route"
+)
+#: The name as PHP reads it, where a member may begin: in a form, and in a form of parts.
+_ROUTES = (
+    ("form-urlencoded", re.compile(rf"[&;] ?{_NAME}(?=[^\w-])".encode())),
+    ("multipart", re.compile(rf"[nN][aA][mM][eE]\s*=\s*[\"']?[\\ ]*{_NAME}(?=[^\w-])".encode())),
+)
+_BLANKS = re.compile(rb"(?:[ +]|%20)+")
+#: Bytes that no name with its beginning exceeds once blanks are one.
+_LONGEST_NAME = 80
+
+
+class RouteWatch:
+    """Passes the pieces of a form on until one names a path for WordPress: then it raises
+    ``VaultError`` (BAD_REQUEST), and the application never has the whole of it.
+    """
+
+    def __init__(self, types: Sequence[str], content_encoding: bytes | None) -> None:
+        """Raises ``VaultError`` (UNREADABLE_BODY) for a form in a content coding."""
+        declared = " ".join(types).lower()
+        self._patterns = [pattern for kind, pattern in _ROUTES if kind in declared]
+        self._before = b"&"
+        if self._patterns and content_encoding is not None:
+            raise VaultError(
+                Code.UNREADABLE_BODY,
+                "The form is in a content coding and may name a path that a rule protects: send "
+                "it as it is.",
+            )
+
+    def of(self, body: bytes | AsyncIterator[bytes]) -> bytes | AsyncIterator[bytes]:
+        """The same body, watched. Raises as the class where it is whole."""
+        if not self._patterns:
+            return body
+        return self.passed(body) if isinstance(body, bytes) else self._each(body)
+
+    async def _each(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The pieces; those of a short form only once it is whole."""
+        waiting, size = list[bytes](), 0
+        async for piece in body:
+            waiting.append(self.passed(piece))
+            size += len(piece)
+            if size >= _STRETCH:
+                yield b"".join(waiting)
+                waiting, size = [], 0
+        yield b"".join(waiting)
+
+    def passed(self, piece: bytes) -> bytes:
+        """The same piece. Raises ``VaultError``, as the class says."""
+        text = _BLANKS.sub(b" ", self._before + piece)
+        maybe = b"route" in text or b"%" in text
+        if maybe and any(pattern.search(text) for pattern in self._patterns):
+            raise VaultError(
+                Code.BAD_REQUEST,
+                "The form names a path ('rest_route'), and rules protect paths of that kind: send "
+                "the path itself.",
+            )
+        self._before = text[-_LONGEST_NAME:]
+        return piece

@@ -44,6 +44,8 @@ _FRONT_CONTROLLER = re.compile(rb"(?i)[\w-]+\.php\d?")
 _SCRIPT = re.compile(rb"(?is)(.*?/[^/]+\.php\d?)/.")
 #: The parameter by which WordPress is told a path; PHP reads ``_`` in all.
 _ROUTE = re.compile(rb"[ +]*rest[_. +\[]route")
+#: Folders in which such an application may lie.
+_FOLDERS = 8
 #: Last segments by which page libraries ask for the data of a page alone: SvelteKit, Qwik, Nuxt,
 #: React Router.
 _PAGE_DATA = frozenset({b"__data.json", b"q-data.json", b"_payload.json", b"_root.data"})
@@ -250,16 +252,22 @@ def script_of(path: bytes) -> tuple[bytes, bool]:
     return script[1], script[1].lower().endswith(b"/index.php")
 
 
-def paths_in_query(query: bytes) -> list[bytes]:
-    """The paths in a query that applications in PHP serve in place of that of the request:
-    ``?/contacts`` (CodeIgniter), ``rest_route`` (WordPress).
+def paths_in_query(target: bytes) -> list[bytes]:
+    """The paths in a query that applications in PHP serve in place of that of the request, each
+    with a query: ``?/contacts`` (CodeIgniter), ``rest_route`` (WordPress), be it in a folder.
     """
+    path, _, query = target.partition(b"?")
     paths = [query.replace(b"&", b"?", 1)] if query[:1] == b"/" else []
     for part in query.split(b"&") if b"%" in query or b"route" in query else ():
-        name, _, path = part.partition(b"=")
+        name, _, route = part.partition(b"=")
         if _ROUTE.fullmatch(unquote_to_bytes(name)):
-            paths += [before + unquote_to_bytes(path) for before in (b"/wp-json", b"")]
-    return paths
+            served = unquote_to_bytes(route).replace(b"?", b"%3F") + b"?" + query
+            paths += [before + served for before in (b"/wp-json", b"")]
+    if not paths:
+        return paths
+    folders = path.split(b"/")[1 : 1 + _FOLDERS]
+    above = [b"".join([b"/" + one for one in folders[:size]]) for size in range(len(folders) + 1)]
+    return [before + one for before in above for one in paths]
 
 
 def _standard(path: bytes) -> PathReading:

@@ -252,6 +252,9 @@ class Endpoint:
     cookies: Mapping[str, CookieField] = field(default_factory=dict)  #: that hold values
     caller: CallerRule | None = None  #: how callers prove their roles
     views: tuple[View, ...] = ()  #: their visibility; empty: everything
+    rest_routes: bool = (
+        False  #: whether an operation has a path that WordPress serves by a parameter
+    )
 
     def may_hold_cookies(self, head: bytes) -> bool:
         """Whether one of its cookies may stand in the head of a request: nearly always not."""

@@ -16,11 +16,13 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from yarl import URL
 
 from tests.e2e.conftest import Scene
+from tests.e2e.test_workers import WORKERS, ready
 from tests.support.application import found_in
-from tests.support.instance import Instance, running
-from tests.support.rawclient import get, post
+from tests.support.instance import Instance, running, started
+from tests.support.rawclient import RawClient, chunked, get, post
 from tests.support.serving import serving
 from tests.support.tree import ROOT
 
@@ -354,3 +356,98 @@ async def test_a_route_in_the_body_in_place_of_the_query(php: Php, target: str) 
     query = "/wp-admin/admin-ajax.php?action=save_contact"
     assert (await php.ask("POST", query, data={"name": NAME}))[0] == 400
     assert not found_in(bytes(php.sent), NAME)
+
+
+# ---------------------------------------------------------------------- what WordPress serves anywhere
+
+#: Rules for people that WordPress serves by its paths, and, at each of its addresses, by a member
+#: or parameter ``rest_route``.
+WORDPRESS = """
+version: 1
+endpoint: {{name: site, upstream: "{upstream}"}}
+entities:
+  person: {{fields: {{name: {{kind: name}}, email: {{kind: email}}}}}}
+operations:
+  - {{match: POST /wp-json/wp/v2/users, create: person}}
+  - {{match: "PUT /wp-json/wp/v2/users/{{id}}", update: person}}
+  - {{match: POST /blog/wp-json/wp/v2/users, create: person}}
+  - {{match: POST /contact, create: person, request: {{form: {{name: name}}}}, response: {{id: $.id}}}}
+  - {{match: POST /, pass: true}}
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["alone", "workers"])
+async def wordpress(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> AsyncIterator[Php]:
+    one, app = Php(), web.Application()
+    app.router.add_route("*", "/{path:.*}", one.answer)
+    arguments = WORKERS if request.param == "workers" else ("serve",)
+    async with serving(app) as upstream, aiohttp.ClientSession() as one.caller:
+        instance = Instance(tmp_path_factory.mktemp("wordpress"), arguments=arguments)
+        async with started(instance, WORDPRESS.format(upstream=upstream)) as one.instance:
+            await ready(one.instance)
+            yield one
+
+
+ROUTES = ("/wp/v2/users", "/wp/v2/users/7&_method=PUT", "%2fwp%2Fv2%2Fusers", "/contact")
+
+
+@pytest.mark.parametrize("query", ["rest_route={}", "x=1&rest.route={}", "%72est+route={}"])
+async def test_a_path_of_wordpress_in_the_query(wordpress: Php, query: str) -> None:
+    for path in ("/", "/index.php", "/blog/", "/blog/index.php", "/blog/2026/page", "/contact"):
+        for route in ROUTES[:3] if path == "/contact" else ROUTES:
+            target = URL(f"{path}?{query.format(route)}", encoded=True)
+            status, _ = await wordpress.ask("POST", str(target), data={"email": f"{NAME}@b.se"})
+            assert status == 400, target
+    target = "/?rest_route=/wp/v2/users/7"
+    for more in (
+        {"headers": {"X-HTTP-Method-Override": "PUT"}, "json": {"name": NAME}},
+        {"data": {"_method": "PUT", "name": NAME}},
+    ):
+        assert (await wordpress.ask("POST", target, **more))[0] == 400
+    assert not found_in(bytes(wordpress.sent), NAME)
+    assert (await wordpress.ask("POST", "/?rest_route=/wp/v2/posts", data={"a": "b"}))[0] == 200
+
+
+MEMBERS = [
+    b"rest_route=/wp/v2/users", b"rest.route=x", b"+rest_route=x", b"%20+%72est%5froute=x", b"rest%20route[]=x",
+    b"rest_route%00=x", b"rest[route=x", b"r%65st+route=/wp",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+async def test_a_path_of_wordpress_in_a_form(wordpress: Php, member: bytes) -> None:
+    assert wordpress.instance is not None
+    form = {"Content-Type": "application/x-www-form-urlencoded; charset=UTF-8"}
+    for path in ("/", "/index.php", "/2026/page", "/wp-json/wp/v2/media", "/contact"):
+        for body in (MEMBER + b"&" + member, member + b"&" + MEMBER, b"a=%26&" + member):
+            assert (await wordpress.ask("POST", path, data=body, headers=form))[0] == 400, path
+    body = MEMBER + b"&" + member
+    async with RawClient(int(wordpress.instance.proxy.rpartition(":")[2])) as client:
+        pieces = [body[at : at + 1] for at in range(len(body))]
+        request = chunked("/", *pieces, fields=(FORM,))
+        await client.send(request, piece=7)
+        assert (await client.answer()).status == 400
+    assert not found_in(bytes(wordpress.sent), NAME)
+
+
+async def test_a_path_of_wordpress_in_a_form_of_parts(wordpress: Php) -> None:
+    long = "x" * 300_000
+    for path in ("/", "/wp-json/wp/v2/media"):
+        for name in ("rest_route", " rest.route", "rest_route[]"):
+            for more in ({}, {"long": long}):
+                form = of_parts(**more, email=f"{NAME}@b.se", **{name: "/wp/v2/users"})
+                assert (await wordpress.ask("POST", path, data=form))[0] == 400, (path, name)
+    coded = {"Content-Type": "application/x-www-form-urlencoded", "Content-Encoding": "br"}
+    assert (await wordpress.ask("POST", "/", data=b"x", headers=coded))[0] == 415
+    assert not found_in(bytes(wordpress.sent), NAME)
+
+
+async def test_what_only_looks_like_a_path_of_wordpress_passes(wordpress: Php) -> None:
+    said = "see https://b.example/?a=1&rest_route=/wp/v2/users, rest_route=x; rest_route=y"
+    for path in ("/", "/2026/page"):
+        for data in ({"text": said, "rest_routes": "x"}, of_parts(text=said, forest_route="y")):
+            assert (await wordpress.ask("POST", path, data=data))[0] == 200
+        assert (await wordpress.ask("POST", path, json={"rest_route": said}))[0] == 200
+    assert b"forest_route" in wordpress.sent

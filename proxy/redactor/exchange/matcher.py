@@ -1,7 +1,7 @@
 """Rules and their router: what a request is for, whoever carries it out."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar, cast
@@ -103,6 +103,10 @@ _NO_RULES = (
 )
 
 
+#: The head of a request: method, host, target, and the method that a header or its body names.
+_RequestHead = tuple[str, str, bytes, str | None]
+
+
 class CarriedAddress(NamedTuple):
     """The address of a request in a field, as far as it may hold values."""
 
@@ -153,13 +157,9 @@ class Matcher:
         hit = self.router.match(method, host, target, named)
         if self.scripts and not isinstance(hit, Match):
             hit = self._script(method, host, target, named) or hit
-        if telling:
-            self._agree(
-                hit,
-                method,
-                host,
-                [value for name, value in telling if TELLING[name] == TELLS_ADDRESS],
-            )
+        if telling or target.find(b"?") >= 0:
+            self._agree(hit, method, host, telling)
+            self._refuse_named_path(hit, (method, host, target, named))
         if isinstance(hit, Match):
             rule: Rule = hit.operation
             if hit.operation.branches:
@@ -167,8 +167,8 @@ class Matcher:
             if not isinstance(rule, PassRule):
                 return rule.endpoint, Match(rule, hit.params, self)
             hit = rule
-        if self.shared or target.find(b"?") >= 0:
-            self._refuse_evasions(hit, method, host, target, named)
+        if self.shared and (hit is None or hit.unmatched):
+            self._refuse_elsewhere(method, host, target, named)
         if hit is not None and not hit.unmatched:
             return hit.endpoint, hit
         endpoint = self.router.endpoint(host, target)
@@ -189,23 +189,29 @@ class Matcher:
             return None
         return None if front and not match.operation.branches else match
 
-    def _refuse_evasions(
-        self,
-        hit: PassRule | None,
-        method: str,
-        host: str,
-        target: bytes,
-        override: str | None,
+    def _refuse_elsewhere(
+        self, method: str, host: str, target: bytes, override: str | None
     ) -> None:
-        """Refuse a request of no operation that has one by a path in its query, which applications
-        in PHP serve, or, where no rule lets it pass, at another endpoint of the application.
-        """
-        paths = paths_in_query(target.partition(b"?")[2])
-        if any(isinstance(self.router.match(method, host, one), Match) for one in paths):
-            raise VaultError(Code.BAD_REQUEST, _PATH_IN_QUERY)
-        for router in self._others(host, target) if hit is None or hit.unmatched else ():
+        """Refuse a request that a rule of another endpoint of the application names."""
+        for router in self._others(host, target):
             if isinstance(router.match(method, "", target, override), Match):
                 raise VaultError(Code.OPERATION_DENIED, _NAMED_ELSEWHERE)
+
+    def _refuse_named_path(self, hit: Match | PassRule | None, head: _RequestHead) -> None:
+        """Refuse a query that names the path of another operation than the request has, unless
+        rules tell requests apart by that.
+        """
+        method, host, target, override = head
+        operation = hit.operation if isinstance(hit, Match) else None
+        branches = operation.branches if operation is not None else ()
+        distinguished = any(one.name == "rest_route" for rule in branches for one in rule.when)
+        for path in () if distinguished else paths_in_query(target):
+            named = self.router.match(method, host, path, override)
+            posted = method.upper() == "POST" and self.router.overridable(host, path)
+            if isinstance(named, Match) and named.operation is operation:
+                continue
+            if posted or isinstance(named, Match):
+                raise VaultError(Code.BAD_REQUEST, _PATH_IN_QUERY)
 
     def _others(self, host: str, target: bytes) -> Sequence[Router]:
         """The rules of other endpoints before the same application."""
@@ -213,10 +219,14 @@ class Matcher:
         return () if endpoint is None else self.shared.get(endpoint.name, ())
 
     def _agree(
-        self, hit: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]
+        self,
+        hit: Match | PassRule | None,
+        method: str,
+        host: str,
+        telling: Sequence[tuple[bytes, bytes]],
     ) -> None:
         """Refuse an address in a header that leads to another rule than the target does."""
-        for address in addresses:
+        for address in [value for name, value in telling if TELLING[name] == TELLS_ADDRESS]:
             named = self.router.match(method, host, address)
             if isinstance(named, Match) and not (
                 isinstance(hit, Match) and named.operation is hit.operation

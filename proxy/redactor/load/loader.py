@@ -261,6 +261,7 @@ def _addressed(file: FileRules, joint: Sequence[FileRules]) -> FileRules:
         viewed=any(one.endpoint.views for one in joint),
         cookies=cookie_fields(every_joint),
         ordered=ordered,
+        rest_routes=any("/wp-json/" in op.template for one in joint for op in one.operations),
     )
 
     def addressed(op: Operation) -> Operation:
