@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.gateway.callers import Callers
 from proxy.gateway.fast_path_request import FastPathRequest
@@ -31,7 +32,7 @@ from proxy.net.reply import LATER, CallLimits
 from proxy.offload import SMALL
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
-from proxy.redactor.exchange.owner_protocol import Redact, Reveal
+from proxy.redactor.exchange.owner_protocol import Reveal
 from proxy.redactor.exchange.runtime import InForce, bind_rules
 from proxy.redactor.select import _compile
 from proxy.storage.base import Hooks
@@ -418,12 +419,13 @@ async def house(
     *,
     fast_path: bool,
     fronted: bool = False,
+    remote: bool = False,
     caller: tuple[str, Badges] | None = None,
     fields: CallerFields | None = None,
     expires: str = "",
 ) -> AsyncIterator[House]:
-    """A house in that folder; ``fronted``: its gateway has no vault, and uses that of an owner;
-    ``caller``: how callers prove their roles; ``fields``: what the application is told of them;
+    """A house in that folder; ``fronted``: its gateway has no vault, and uses that of an owner,
+    ``remote`` without a clock of both; ``caller``: how callers prove their roles; ``fields``: what the application is told of them;
     ``expires``: how long records live.
     """
     _compile.cache_clear()  # shapes of objects that other tests have taught are not those of this
@@ -454,7 +456,11 @@ async def house(
         caller_fields=fields,
     )
     async with AsyncExitStack() as stack:
-        in_use = await stack.enter_async_context(_front(runtime, made)) if fronted else runtime
+        in_use = (
+            await stack.enter_async_context(_front(runtime, made, None if remote else clock))
+            if fronted
+            else runtime
+        )
         gateway = Gateway(in_use, MeteredAccessLog(metrics, rules), options)
         if not fronted:
             _count_ways(gateway, made.fast_path)
@@ -468,7 +474,7 @@ async def house(
 
 
 @asynccontextmanager
-async def _front(in_force: InForce, made: House) -> AsyncIterator[FrontRules]:
+async def _front(in_force: InForce, made: House, clock: Clock | None) -> AsyncIterator[FrontRules]:
     """The rules of a front before an owner, with a real socket between them."""
     owner, loop = VaultOwner(in_force, OwnerTerms("SE", b"secret")), asyncio.get_running_loop()
 
@@ -481,17 +487,12 @@ async def _front(in_force: InForce, made: House) -> AsyncIterator[FrontRules]:
 
     def begun(way: Any, job: Any) -> Any:
         one, counts = begin(way, job), made.fast_path
-        if isinstance(job, Redact):
-            counts["general" if one is None else "fast_path"] += 1
-        elif isinstance(job, Reveal):
-            counts["revealed"] += one is not None
-        else:
-            counts["kept"] += one is not None
-            counts["fast_path"] += one is not None
+        counts["revealed" if isinstance(job, Reveal) else "kept"] += one is not None
+        counts["fast_path"] += one is not None
         return one
 
     owner.begin = begun  # type: ignore[method-assign]  # counted there
-    rules = FrontRules(connect, 5.0, made.clock)
+    rules = FrontRules(connect, 5.0, clock)
     rules.begin(in_force.runtime.rules)
     work = asyncio.create_task(rules.link.run())
     await rules.link.channel()

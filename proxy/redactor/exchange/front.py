@@ -104,7 +104,9 @@ class FrontRules(CurrentRules[FrontRuntime]):
     def fast_path(
         self, match: Match, headers: RawHeaders, view: View | None = None
     ) -> FrontReadPlan | FrontWritePlan | None:
-        """Plan of its ordinary exchanges, if any, where the owner has the same clock."""
+        """Plan of its ordinary exchanges, if any: writes, and where the owner has the same clock
+        reads.
+        """
         runtime, endpoint = cast("FrontRuntime", match.scope), match.operation.endpoint
         if (endpoint.searched and carries(headers, runtime.sign)) or cookies_in(endpoint, headers):
             return None
@@ -120,15 +122,16 @@ class FrontRules(CurrentRules[FrontRuntime]):
     ) -> FrontReadPlan | FrontWritePlan | None:
         operation, clock = runtime.operations[number], self._clock
         visible = view.shows(operation.entity.name) if view else not operation.endpoint.views
-        if clock is None or not (visible and is_plain_operation(operation)):
+        if not (visible and is_plain_operation(operation)):
             return None
         plan, views = runtime.plan(number), views_of(operation.endpoint)
         scope = runtime.rules.version, number, views.index(view)
         if not answers_plainly(plan):
             return None
         if operation.verb is Verb.READ:
-            late, usual = partial(self._further, view), has_one_answer(operation)
-            return FrontReadPlan(plan, scope, self.link, clock, late) if usual else None
+            if clock is None or not has_one_answer(operation):
+                return None
+            return FrontReadPlan(plan, scope, self.link, clock, partial(self._further, view))
         if not writes_plainly(plan):
             return None
         return FrontWritePlan(plan, scope, self.link, view, partial(self._further, view))

@@ -17,7 +17,6 @@ from proxy.redactor.exchange.owner_fast_path import (
     Begun,
     BoundPlan,
     GeneralWay,
-    begin_ordinary,
     bound_plan,
     reveal,
     stage_write,
@@ -131,10 +130,8 @@ class VaultOwner:
         runtimes = (self._in_force.runtime, *self._rules.values())
         return ROOM + max(longest_body(one.rules) for one in runtimes)
 
-    def begin(self, way: GeneralWay, job: Redact | Reveal | StageWrite) -> Begun | None:
-        """Begin in few steps; ``None``: not ordinary, which was said of all but a ``Redact``."""
-        if isinstance(job, Redact):
-            return begin_ordinary(way, job, self._in_force, self.rules(job.rules))
+    def begin(self, way: GeneralWay, job: Reveal | StageWrite) -> Begun | None:
+        """Begin in few steps; ``None``: not ordinary, which was said."""
         if self._planned is not self._in_force.runtime:
             self._planned = self._in_force.runtime
             self._plans.clear()

@@ -10,7 +10,7 @@ from proxy.redactor.bodies.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.list_answers import ListExchange
-from proxy.redactor.exchange.owner_fast_path import SENT, Begun, GeneralWay, OrdinaryJob, StageJob
+from proxy.redactor.exchange.owner_fast_path import SENT, Begun, GeneralWay, StageJob
 from proxy.redactor.exchange.owner_protocol import (
     PROTOCOL,
     UNGREETED,
@@ -61,7 +61,7 @@ class OwnerPort(Protocol):
     def exchange(self, job: Redact) -> AnyExchange:
         """Return the exchange of a request. Raises ``VaultError`` (VAULT_DOWN)."""
 
-    def begin(self, way: GeneralWay, job: Redact | Reveal | StageWrite) -> Begun | None:
+    def begin(self, way: GeneralWay, job: Reveal | StageWrite) -> Begun | None:
         """Begin in few steps; ``None`` as of ``VaultOwner.begin``."""
 
     async def redact_headers(self, way: GeneralWay, job: RedactHeaders) -> None:
@@ -124,8 +124,6 @@ class OwnerConnection:
         match question:
             case Redact() | Reveal():
                 self._begin(question)
-            case RestoreAnswer(n=number) if type(ordinary := self._sent(number)) is OrdinaryJob:
-                ordinary.restore(question)
             case Resume():
                 self._resume(question)
             case RestoreAnswer() | Settle() | OpenStream() | StreamPart() | CloseStream():
@@ -159,19 +157,19 @@ class OwnerConnection:
         taken = number in ordinary or number in self._redacting or number in self._exchanges
         if taken or number in self.streams:
             self._refuse()
+        elif isinstance(job, Redact):
+            if job.ident:
+                self._idents[number] = job.ident
+            self._work(self._redact(job), job.ident, number)
         elif (begun := self._owner.begin(self, job)) is not None:
             ordinary[number] = begun
-            if type(job) is Redact and job.answer is not None and isinstance(begun, OrdinaryJob):
-                begun.restore(RestoreAnswer(number, job.answer, job.rows))
-        elif isinstance(job, Redact):
-            self.restart(job)
 
-    def _sent(self, number: int) -> OrdinaryJob | None:
+    def _sent(self, number: int) -> StageJob | None:
         job = self._ordinary.get(number)
-        return job if isinstance(job, OrdinaryJob) and job.phase == SENT else None
+        return job if isinstance(job, StageJob) and job.phase == SENT else None
 
     def _resume(self, question: Resume) -> None:
-        if not isinstance(job := self._sent(question.n), StageJob):
+        if (job := self._sent(question.n)) is None:
             self._refuse()
             return
         self._idents[question.n] = job.ident
@@ -181,17 +179,8 @@ class OwnerConnection:
         if (job := self._sent(number)) is not None:
             self._exchanges[number] = job.general()
 
-    def restart(self, job: Redact) -> None:
-        if job.ident:
-            self._idents[job.n] = job.ident
-        self._work(self._redact(job), job.ident, job.n)
-
     def finish(self, number: int) -> None:
         self._ordinary.pop(number, None)
-
-    def restore(self, exchange: AnyExchange, answered: RestoreAnswer) -> None:
-        self._exchanges[answered.n] = exchange
-        self._work_on(self._restore(answered), answered.n)
 
     def give_up(self, exchange: AnyExchange, *, sent: bool, ident: str = "") -> None:
         self._work(exchange.failed(sent), ident)
@@ -200,8 +189,6 @@ class OwnerConnection:
         self, question: RestoreAnswer | Settle | OpenStream | StreamPart | CloseStream
     ) -> None:
         number = question.exchange if isinstance(question, StreamPart) else question.n
-        if not isinstance(self._ordinary.get(number), StageJob):  # its front says what it was
-            self._go_general(number)
         begun = number in self.streams
         if not (begun if isinstance(question, StreamPart | CloseStream) else self._has(number)):
             self._refuse()

@@ -7,15 +7,11 @@ from time import perf_counter
 from typing import Final, NamedTuple, Protocol, cast
 
 from proxy.errors import VaultError
-from proxy.offload import SMALL
 from proxy.redactor.exchange.fast_path_exchange import FastPathExchange, RestoredAnswer
 from proxy.redactor.exchange.fast_path_plan import FastPathPlan
 from proxy.redactor.exchange.owner_protocol import (
     Ended,
     Fault,
-    Redact,
-    Redacted,
-    RestoreAnswer,
     Result,
     Reveal,
     RevealDone,
@@ -27,7 +23,7 @@ from proxy.redactor.exchange.owner_protocol import (
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.guard import CutBody
-from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header
+from proxy.redactor.message import Request
 from proxy.redactor.rules import Match, Operation
 from proxy.telemetry import logs
 
@@ -39,15 +35,9 @@ SENT: Final = 1  #: the answer
 _SETTLING: Final = 2  #: what that means to be durable
 _AUDITING: Final = 3  #: its line of the audit log
 
-#: Fields of a request, and of an answer, that ask for more than an ordinary exchange.
-_UNUSUAL: Final = (b"content-encoding", b"expect")
-_UNUSUAL_ANSWER: Final = (b"content-encoding", b"content-range")
-_BODILESS: Final = frozenset({204, 205, 304})
 #: What is left of a request that reads, and of one whose values alone came.
 _READS: Final = Request("GET", b"", (), b"")
 _UNSEEN: Final = Request("", b"", (), b"")
-#: Of a body, where nothing is known but that there is one.
-_SOME: Final = b"?"
 
 
 class GeneralWay(Protocol):
@@ -59,30 +49,23 @@ class GeneralWay(Protocol):
     def finish(self, number: int) -> None:
         """Nothing more comes of the job of that number, of which nothing ``Ended`` is said."""
 
-    def restart(self, job: Redact) -> None:
-        """Carry a request of which nothing was stored."""
-
-    def restore(self, exchange: RuleExchange, answered: RestoreAnswer) -> None:
-        """Go on with an answer."""
-
     def give_up(self, exchange: RuleExchange, *, sent: bool, ident: str = "") -> None:
         """Bring an exchange without an answer to its end."""
 
 
-class OrdinaryJob:
-    """One exchange, from its request on: the waiter of its commits and of its line."""
+class StageJob:
+    """An ordinary write whose front has its request and reads its answer: here are its values. The
+    waiter of its commits and of its line.
+    """
 
     phase = _STAGING  #: what it waits for
     _settling = _settle = 0.0
-    _answered: RestoreAnswer | None = None
-    _status, _out = 0, b""  #: of the answer of the application: as it came, and restored
+    _status = 0  #: of the answer of the application
     _gone = False  #: whether nobody waits any more
 
-    def __init__(
-        self, way: GeneralWay, job: Redact | StageWrite, exchange: FastPathExchange, *, writes: bool
-    ) -> None:
-        self._way, self._job, self._exchange, self._writes = way, job, exchange, writes
-        self.ident, self._began = job.ident, perf_counter()
+    def __init__(self, way: GeneralWay, number: int, exchange: FastPathExchange) -> None:
+        self._way, self._number, self._exchange = way, number, exchange
+        self.ident, self._began = exchange.ident, perf_counter()
 
     def start(self) -> bool:
         """Have its values made durable; ``False``: nothing was done."""
@@ -93,13 +76,26 @@ class OrdinaryJob:
 
     def general(self) -> RuleExchange:
         """The exchange that goes on from here; this is over."""
-        self._way.finish(self._job.n)
+        self._way.finish(self._number)
         return self._exchange.general()
 
-    def restore(self, job: RestoreAnswer) -> None:
-        self._answered, self._status = job, job.answer.status
+    def resume(self, request: Request) -> RuleExchange:
+        """The exchange that goes on with that request; this is over."""
+        self._exchange.request = request
+        return self.general()
+
+    def settle_write(self, job: SettleWrite) -> None:
+        """The application took it: settle, and tell the audit log."""
+        exchange, self._status, self._settling = self._exchange, job.status, perf_counter()
         try:
-            self._restore()
+            exchange.tagged = job.tagged
+            exchange.answer = RestoredAnswer(job.key, frozenset(job.fields), b"")
+            self.phase = _SETTLING
+            if not exchange.settles:
+                self.phase = _AUDITING
+                exchange.audit(job.status, self)
+            elif not exchange.settle(self, job.status):
+                self._hand_over()
         except Exception:  # noqa: BLE001  # nobody who calls may fail for it
             self._stumble()
 
@@ -128,20 +124,17 @@ class OrdinaryJob:
             self._stumble()
 
     def set_exception(self, _: BaseException) -> None:
-        """It will never be there."""
+        """It will never be there: nothing was stored, or settled."""
         if self.phase != _STAGING:
             self._hand_over()
             return
         self._exchange.abandon()
-        self._way.finish(self._job.n)
+        self._way.finish(self._number)
         if not self._gone:
-            self._restart()
+            self._way.send(StageDone(self._number))
 
     def audited(self, error: VaultError | None) -> None:
         """Continue: the audit log has the line, or refused it."""
-        if error is not None and not self._writes:
-            self._hand_over()  # where tokens may pass
-            return
         if error is not None:
             self._exchange.close()
             self._end(Fault.of(error))
@@ -156,88 +149,6 @@ class OrdinaryJob:
     # ------------------------------------------------ the steps
 
     def _send(self) -> None:
-        self._exchange.staged()
-        self.phase = SENT
-        if self._gone:
-            self._way.give_up(self.general(), sent=False, ident=self.ident)
-            return
-        stage = perf_counter() - self._began if self._exchange.settles else 0.0
-        job, sent = cast("Redact", self._job), self._exchange.sent
-        request = job.request
-        if sent:
-            request = Request(request.method, request.target, request.headers, sent)
-        if job.answer is None:  # else that is here already
-            self._way.send(Redacted(job.n, None, request, stage))
-
-    def _restart(self) -> None:
-        self._way.restart(cast("Redact", self._job))
-
-    def _restore(self) -> None:
-        answered, exchange = self._answered, self._exchange
-        answer = answered.answer if answered is not None else None
-        out = exchange.restore(answer.body) if answer is not None and self._usual(answer) else None
-        if out is None or answer is None:
-            self._hand_over()
-            return
-        self._out, self._settling = out, perf_counter()
-        if not exchange.settles:
-            self.phase = _AUDITING
-            exchange.audit(answer.status, self)
-            return
-        self.phase = _SETTLING
-        if not exchange.settle(self, answer.status):
-            self._hand_over()
-
-    def _usual(self, answer: Response) -> bool:
-        if answer.status not in self._exchange.plan.success or answer.status in _BODILESS:
-            return False
-        return 0 < len(answer.body) <= SMALL and _is_json(answer.headers, _UNUSUAL_ANSWER)
-
-    def _end(self, fault: Fault | None) -> None:
-        ended = Ended(self._job.n, fault, settle=self._settle)
-        if fault is None and self._answered is not None:
-            ended.body = self._out
-            if header(self._answered.answer.headers, b"etag") is not None:
-                ended.mark = self._exchange.mark()
-        self._way.send(ended)
-
-    def _stumble(self) -> None:
-        """Log a fault of ours in its ``except``, and go on the general way."""
-        _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
-        self._hand_over()
-
-    def _hand_over(self) -> None:
-        answered, exchange = self._answered, self.general()
-        if answered is not None:
-            self._way.restore(exchange, answered)
-        else:
-            self._way.give_up(exchange, sent=False)
-
-
-class StageJob(OrdinaryJob):
-    """An ordinary write whose front has its request and reads its answer: here are its values."""
-
-    def settle_write(self, job: SettleWrite) -> None:
-        """The application took it: settle, and tell the audit log."""
-        exchange, self._status, self._settling = self._exchange, job.status, perf_counter()
-        try:
-            exchange.tagged = job.tagged
-            exchange.answer = RestoredAnswer(job.key, frozenset(job.fields), b"")
-            self.phase = _SETTLING
-            if not exchange.settles:
-                self.phase = _AUDITING
-                exchange.audit(job.status, self)
-            elif not exchange.settle(self, job.status):
-                self._hand_over()
-        except Exception:  # noqa: BLE001  # nobody who calls may fail for it
-            self._stumble()
-
-    def resume(self, request: Request) -> RuleExchange:
-        """The exchange that goes on with that request; this is over."""
-        self._exchange.request = request
-        return self.general()
-
-    def _send(self) -> None:
         exchange = self._exchange
         exchange.staged()
         self.phase = SENT
@@ -246,28 +157,29 @@ class StageJob(OrdinaryJob):
             return
         stage = perf_counter() - self._began if exchange.settles else 0.0
         tokens = [of[0].token if of else None for of in exchange.write.tokens.values()]
-        self._way.send(StageDone(self._job.n, None, tokens, stage=stage))
-
-    def _restart(self) -> None:
-        """Let the front begin again: nothing was stored."""
-        self._way.send(StageDone(self._job.n))
+        self._way.send(StageDone(self._number, None, tokens, stage=stage))
 
     def _end(self, fault: Fault | None) -> None:
         exchange = self._exchange
         mark = exchange.mark() if exchange.tagged and fault is None else b""
-        self._way.send(Ended(self._job.n, fault, mark=mark, settle=self._settle))
+        self._way.send(Ended(self._number, fault, mark=mark, settle=self._settle))
+
+    def _stumble(self) -> None:
+        """Log a fault of ours in its ``except``, and go on the general way."""
+        _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
+        self._hand_over()
 
     def _hand_over(self) -> None:
         """Let the front go on the general way: it has request and answer."""
         if self.phase == _STAGING:
             self._way.give_up(self.general(), sent=False, ident=self.ident)
-            self._way.send(StageDone(self._job.n))
+            self._way.send(StageDone(self._number))
             return
         self.phase, self._exchange.answer = SENT, None
         if self._gone:
             self.front_lost()
         else:
-            self._way.send(Ended(self._job.n, None, unsettled=True))
+            self._way.send(Ended(self._number, None, unsettled=True))
 
 
 class RevealJob:
@@ -295,7 +207,7 @@ class RevealJob:
 
 
 #: What was begun in few steps.
-Begun = OrdinaryJob | RevealJob
+Begun = StageJob | RevealJob
 
 
 class BoundPlan(NamedTuple):
@@ -349,46 +261,10 @@ def stage_write(way: GeneralWay, job: StageWrite, bound: BoundPlan | None) -> St
     exchange = plan.begin(match, _UNSEEN, job.marks, cut)
     if exchange is not None and exchange.began < plan.joined.unnamed.due:
         exchange.ident = job.ident
-        begun = StageJob(way, job, exchange, writes=True)
+        begun = StageJob(way, job.n, exchange)
         if exchange.stage(begun) if exchange.settles else begun.start():
             return begun
     elif exchange is not None:
         exchange.close()  # the whole body is to be looked at
     way.send(StageDone(job.n))
     return None
-
-
-def _is_json(headers: RawHeaders, unusual: tuple[bytes, ...]) -> bool:
-    """Whether a body is plain JSON, and nothing in the fields asks for more."""
-    if any(header(headers, name) is not None for name in unusual):
-        return False
-    try:
-        return classify(headers, _SOME) is Media.JSON
-    except VaultError:
-        return False
-
-
-def begin_ordinary(
-    way: GeneralWay, job: Redact, in_force: InForce, rules: Runtime | None
-) -> OrdinaryJob | None:
-    """Begin the exchange of a request; ``None``: it is not ordinary, and nothing was done."""
-    request = job.request
-    # lines that are written together have the id of one request
-    if rules is None or job.ident or b"?" in request.target:
-        return None
-    if request.method == "HEAD" or job.operation >= len(rules.operations):
-        return None
-    match = Match(rules.operations[job.operation], job.params, rules)
-    view = views_of(match.operation.endpoint)[job.view]
-    plan = in_force.fast_path(match, request.headers, view)
-    size = len(request.body)
-    if plan is None or plan.writes is not bool(size) or size > min(SMALL, plan.limit):
-        return None
-    if size and not _is_json(request.headers, _UNUSUAL):
-        return None
-    exchange = plan.begin(match, request, job.marks)
-    if exchange is None:
-        return None
-    exchange.began = job.began or exchange.began
-    begun = OrdinaryJob(way, job, exchange, writes=plan.writes)
-    return begun if begun.start() else None

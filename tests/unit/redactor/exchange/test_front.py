@@ -55,13 +55,13 @@ async def test_beside_its_owner_a_plain_read_is_asked_for_once_with_its_answer(m
     place = await desk()
     async with fronted(place, clock=place.clock) as one:
         asked: list[Redact] = []
-        begin = one.owner.begin
+        exchange = one.owner.exchange
 
-        def begun(way: Any, job: Redact) -> Any:
+        def begun(job: Redact) -> Any:
             asked.append(job)
-            return begin(way, job)
+            return exchange(job)
 
-        monkeypatch.setattr(one.owner, "begin", begun)
+        monkeypatch.setattr(one.owner, "exchange", begun)
         call = await one.send("POST /p", ANN)
         stored = {**call.json, "id": 1}
         await call.answer(201, stored)

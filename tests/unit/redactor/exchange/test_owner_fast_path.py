@@ -1,4 +1,4 @@
-"""One ordinary exchange of a front, step by step; ``tests/property/test_fast_path_laws.py`` compares
+"""One ordinary write of a front, step by step; ``tests/property/test_fast_path_laws.py`` compares
 many with the general way.
 """
 
@@ -7,40 +7,30 @@ from typing import Any, cast
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.fast_path_exchange import FastPathExchange
-from proxy.redactor.exchange.owner_fast_path import SENT, OrdinaryJob
-from proxy.redactor.exchange.owner_protocol import Ended, Redact, Redacted, RestoreAnswer
-from proxy.redactor.message import RawHeaders, Request, Response
-from tests.support.table import table
+from proxy.redactor.exchange.owner_fast_path import SENT, StageJob
+from proxy.redactor.exchange.owner_protocol import Ended, SettleWrite, StageDone
+from proxy.redactor.message import Request
 
-JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
-ASKED = Redact(7, "v", 0, {}, 0, Request("POST", b"/p", JSON, b"value"), ())
 FAULT = VaultError(Code.AUDIT_DOWN, "No.")
+TOLD = SettleWrite(7, 201, "1", ("name",))
+UNSETTLED = Ended(7, None, unsettled=True)
 
 
 class Steps:
     """An exchange on the fast path and the connection of its front: each step is written down."""
 
-    def __init__(self, *, settles: bool = True) -> None:
-        self.plan = SimpleNamespace(success={200, 201})
-        self.settles, self.sent = settles, b"token" if settles else b""
+    def __init__(self) -> None:
+        self.settles, self.tagged, self.ident = True, False, "of-a-caller"
+        self.write = SimpleNamespace(tokens={"name": (SimpleNamespace(token="token"),), "age": ()})
         self.steps: list[Any] = []
         self.takes = True  #: whether the store takes what is settled
-        self.restores: bytes | None = b"restored"
-        self.job = OrdinaryJob(self, ASKED, cast(FastPathExchange, self), writes=settles)
+        self.answer: Any = None
+        self.request: Any = None
+        self.job = StageJob(self, 7, cast(FastPathExchange, self))
 
     def stage(self, _: object) -> bool:
         self.steps.append("stage")
         return True
-
-    def restore(self, *what: Any) -> Any:
-        """Of the exchange with the body; of the connection with the general exchange."""
-        if len(what) == 2:
-            self.steps.append(("general", *what))
-            return None
-        self.steps.append("restore")
-        if self.restores == b"":
-            raise ZeroDivisionError
-        return self.restores
 
     def settle(self, *_: object) -> bool:
         self.steps.append("settle")
@@ -58,11 +48,8 @@ class Steps:
     def send(self, answer: Any) -> None:
         self.steps.append(answer)
 
-    def restart(self, job: Redact) -> None:
-        self.steps.append(("restart", job))
-
     def give_up(self, exchange: Any, *, sent: bool, ident: str = "") -> None:
-        assert ident == ASKED.ident
+        assert ident == self.ident
         self.steps.append(("failed", exchange, sent))
 
     def finish(self, number: int) -> None:
@@ -74,107 +61,69 @@ class Steps:
         return lambda: self.steps.append(name)
 
 
-def begun(*, settles: bool = True) -> Steps:
-    """An exchange whose request is at the application."""
-    one = Steps(settles=settles)
+def begun() -> Steps:
+    """A write whose front has its tokens."""
+    one = Steps()
     assert one.job.start()
-    if settles:
-        one.job.set_result(None)
-    redacted = one.steps[-1]
-    assert isinstance(redacted, Redacted)
-    assert redacted.request is not None
-    assert redacted.request.body == (b"token" if settles else b"value")
+    assert one.steps == ["stage"]
+    assert one.job.phase != SENT, "it is not durable"
+    one.job.set_result(None)
+    done = one.steps[-1]
+    assert isinstance(done, StageDone)
+    assert done.tokens == ["token", None]
     assert one.job.phase == SENT
     one.steps.clear()
     return one
 
 
-def answered(status: int = 201, headers: RawHeaders = JSON) -> RestoreAnswer:
-    return RestoreAnswer(7, Response(status, headers, b"token"))
-
-
 def test_a_write_is_settled_and_told_before_it_is_answered():
-    one = Steps()
-    assert one.job.start()
-    assert one.steps == ["stage"]
-    assert one.job.phase != SENT, "it is not durable"
-    one = begun()
-    one.job.restore(answered())
-    assert one.steps == ["restore", "settle"]
-    one.job.set_result(None)
-    assert one.steps[2:] == ["settled", ("audit", 201)]
-    one.job.audited(None)
-    ended = one.steps[-1]
-    assert isinstance(ended, Ended)
-    assert (ended.fault, ended.answer, ended.body) == (None, None, b"restored")
-    assert ended.of(answered().answer) == Response(201, JSON, b"restored")
-
-
-def test_a_read_is_told_before_it_is_answered():
-    one = begun(settles=False)
-    one.job.restore(answered(200))
-    assert one.steps == ["restore", ("audit", 200)]
-    one.job.audited(None)
-    assert one.steps[-1].body == b"restored"
-
-
-@table(
-    ("status", "headers"),
-    [(500, JSON), (201, ()), (201, ((b"Content-Range", b"x"), *JSON)), (201, ((b"Content-Type", b"text/html"),))],
-)  # fmt: skip
-def test_an_answer_out_of_the_ordinary_goes_the_general_way(status, headers):
-    one = begun()
-    one.job.restore(back := answered(status, headers))
-    assert one.steps == [("finish", 7), ("general", "exchange", back)]
-
-
-def test_the_mark_of_a_record_is_told_where_the_answer_has_a_tag():
-    for headers, mark in ((JSON, b""), (((b"eTag", b'"x"'), *JSON), b"m")):
-        one = begun(settles=False)
-        one.job.restore(answered(200, headers))
+    for tagged in (False, True):
+        one = begun()
+        one.job.settle_write(SettleWrite(7, 201, "1", ("name",), tagged))
+        assert one.steps == ["settle"]
+        one.job.set_result(None)
+        assert one.steps[1:] == ["settled", ("audit", 201)]
         one.job.audited(None)
-        assert one.steps[-1].mark == mark
+        ended = one.steps[-1]
+        assert isinstance(ended, Ended)
+        assert (ended.fault, ended.mark) == (None, b"m" if tagged else b"")
 
 
-@table("restores", [None, b""])
-def test_an_answer_that_is_not_restored_goes_the_general_way(restores):
-    one = begun()
-    one.restores = restores
-    one.job.restore(back := answered())
-    assert one.steps == ["restore", ("finish", 7), ("general", "exchange", back)]
-
-
-def test_what_cannot_be_settled_goes_the_general_way():
+def test_what_cannot_be_settled_goes_on_the_general_way_of_its_front():
     for takes in (False, True):
         one = begun()
         one.takes = takes
-        one.job.restore(back := answered())
+        one.job.settle_write(TOLD)
         if takes:
             one.job.set_exception(FAULT)
-        assert one.steps[1:] == ["settle", ("finish", 7), ("general", "exchange", back)]
+        assert one.steps == ["settle", UNSETTLED]
+        assert one.job.phase == SENT
+        request = Request("POST", b"/p", (), b"token")
+        assert str(one.job.resume(request)) == "exchange"
+        assert one.request is request
 
 
-def test_without_its_line_a_write_is_refused_and_a_read_goes_the_general_way():
+def test_without_its_line_a_write_is_refused():
     one = begun()
-    one.job.restore(answered())
+    one.job.settle_write(TOLD)
     one.job.set_result(None)
     one.job.audited(FAULT)
     assert one.steps[-1].fault.code == "audit_down"
-    assert one.steps[-1].answer is None
     assert "close" in one.steps
-    one = begun(settles=False)
-    one.job.restore(back := answered(200))
-    one.job.audited(FAULT)
-    assert one.steps[2:] == [("finish", 7), ("general", "exchange", back)]
 
 
-def test_a_fault_after_the_line_goes_the_general_way_and_is_answered_by_that_alone(monkeypatch):
+def test_a_fault_of_ours_goes_on_the_general_way_of_its_front(monkeypatch):
     one = begun()
-    one.job.restore(back := answered())
+    one.job.settle_write(TOLD)
     one.job.set_result(None)
     monkeypatch.setattr(one, "audited", lambda: 1 / 0, raising=False)
     one.job.audited(None)
-    assert one.steps[-2:] == [("finish", 7), ("general", "exchange", back)]
+    assert one.steps[-1] == UNSETTLED
+    one = Steps()
+    one.job.start()
+    monkeypatch.setattr(one, "staged", lambda: 1 / 0, raising=False)
+    one.job.set_result(None)
+    assert one.steps[1:] == [("finish", 7), ("failed", "exchange", False), StageDone(7)]
 
 
 def test_values_that_are_not_durable_begin_again_while_somebody_waits():
@@ -184,8 +133,7 @@ def test_values_that_are_not_durable_begin_again_while_somebody_waits():
         if not waits:
             one.job.front_lost()
         one.job.set_exception(FAULT)
-        again = [("restart", ASKED)] if waits else []
-        assert one.steps == ["stage", "abandon", ("finish", 7), *again]
+        assert one.steps == ["stage", "abandon", ("finish", 7), *([StageDone(7)] if waits else [])]
 
 
 def test_who_leaves_before_the_request_is_sent_leaves_nothing_and_after_it_a_doubt():
@@ -198,6 +146,8 @@ def test_who_leaves_before_the_request_is_sent_leaves_nothing_and_after_it_a_dou
     one.job.front_lost()
     assert one.steps == [("finish", 7), ("failed", "exchange", True)]
     one = begun()
-    one.job.restore(answered())
+    one.job.settle_write(TOLD)
     one.job.front_lost()
-    assert one.steps == ["restore", "settle"], "it comes to its end"
+    assert one.steps == ["settle"], "it comes to its end"
+    one.job.set_exception(FAULT)
+    assert one.steps[1:] == [("finish", 7), ("failed", "exchange", True)]
