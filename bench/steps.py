@@ -141,7 +141,7 @@ STEPS: Final = (
     Step(
         _VALUES,
         "restore the answer",
-        (f"{_WAY}.lone", f"{_EXCHANGE}:FastPathExchange.restore"),
+        (f"{_WAY}.on_complete", f"{_EXCHANGE}:FastPathExchange.restore"),
         "one pass over the answer, then one join; native, it would take a third",
     ),
     Step(
@@ -184,7 +184,7 @@ STEPS: Final = (
         "answer the caller",
         (
             f"{_WAY}.audited",
-            "proxy.gateway.passthrough:PassthroughReply.lone",
+            "proxy.gateway.passthrough:PassthroughReply.on_complete",
         ),
         "half of it is the head; an answer with the same head as the last one could share it",
     ),

@@ -57,7 +57,7 @@ from proxy.net.tls import client_context, valid_until
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.reload import Reloader, RuleFiles
-from proxy.redactor.exchange.runtime import InForce
+from proxy.redactor.exchange.runtime import VaultRules
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -79,7 +79,7 @@ _SECTION: Final = "remote"
 class OwnedRules(NamedTuple):
     """The rules that an owner offers to fronts: in force, and before."""
 
-    in_force: InForce
+    in_force: VaultRules
     earlier: RuleHistory
 
 

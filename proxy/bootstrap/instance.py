@@ -87,7 +87,7 @@ from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import local_taken_over
 from proxy.redactor.exchange.owner import VaultOwner
 from proxy.redactor.exchange.reload import Reloader, RuleFiles
-from proxy.redactor.exchange.runtime import InForce, Runtime, bind_earlier, bind_rules
+from proxy.redactor.exchange.runtime import Runtime, VaultRules, bind_earlier, bind_rules
 from proxy.redactor.rules import RuleSet
 from proxy.storage import engine_of
 from proxy.storage.base import Store
@@ -109,7 +109,7 @@ _AGAIN = 0.5
 class Running:
     """A started instance: its addresses, and its active rules."""
 
-    rules: InForce
+    rules: VaultRules
     vault: Vault
     reloader: Reloader
     gateway: Gateway
@@ -244,7 +244,7 @@ async def _open(
     def bind(rules: RuleSet) -> Awaitable[Runtime]:
         return bind_rules(rules, vault, metrics, audit.services, catalog)
 
-    in_force = InForce(await bind(rules))
+    in_force = VaultRules(await bind(rules))
     default = base.realm.spaces[DEFAULT]
     governed = await govern(default.policies, catalog, settings.policies, metrics)
     journal = MeteredAccessLog(

@@ -10,7 +10,7 @@ from typing import Final
 
 from proxy.audit.events import LESS_PROTECTED, NEW_RULES, EventKind, encode_event
 from proxy.audit.services import AuditServices
-from proxy.redactor.exchange.runtime import InForce, Runtime
+from proxy.redactor.exchange.runtime import Runtime, VaultRules
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -31,7 +31,7 @@ class RuleChanges:
         self,
         bind: Callable[[RuleSet], Awaitable[Runtime]],
         observers: Sequence[Callable[[RuleSet], None]],
-        in_force: InForce,
+        in_force: VaultRules,
         audit: AuditServices,
         metrics: Metrics,
     ) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from proxy.cli import command
+from proxy.cli import SUMMARIES, command
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.health import reachable
 from proxy.cli.options import site_address
@@ -262,7 +262,7 @@ _walk_arguments: Final = argument_list(
 )  # fmt: skip
 
 ADOPT_COMMAND: Final = Command(
-    "Turn what an application holds already into tokens, while it is used; resumable.",
+    SUMMARIES["adopt"],
     "domicile adopt --dry-run contact", run, _walk_arguments)  # fmt: skip
 
 
@@ -301,5 +301,5 @@ _release_arguments: Final = argument_list(
 )  # fmt: skip
 
 RELEASE_COMMAND: Final = Command(
-    "Give an application its clear values back, record by record; resumable.",
+    SUMMARIES["release"],
     "domicile release --dry-run contact", run_release, _release_arguments)  # fmt: skip

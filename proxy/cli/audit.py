@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.audit import LogReader, Signatures, key_id, log_lines, shipped_lines, verify_log
 from proxy.audit.events import EventKind
-from proxy.cli import command
+from proxy.cli import SUMMARIES, command
 from proxy.cli.command import (
     FAULT,
     OK,
@@ -316,7 +316,7 @@ _search_arguments: Final = argument_list(
         help="at most so many (default: 1000)"),
 )  # fmt: skip
 
-COMMAND: Final = Command("Verify and read the audit log, also while an instance runs.",
+COMMAND: Final = Command(SUMMARIES["audit"],
     "domicile audit verify", children={
         "verify": Command("Look at every line of the audit log; name those that were changed, "
             "moved, or are missing.",

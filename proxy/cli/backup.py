@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli import command
+from proxy.cli import SUMMARIES, command
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.store import store_text, verification_json
 from proxy.config import Settings, load_settings
@@ -202,8 +202,7 @@ _arguments: Final = argument_list(
 )  # fmt: skip
 
 BACKUP_COMMAND: Final = Command(
-    "Write everything that an instance keeps to one sealed file, also while it runs; without the "
-    "master key.", "domicile backup /backups --keep 14", run,
+    SUMMARIES["backup"], "domicile backup /backups --keep 14", run,
     _arguments)  # fmt: skip
 
 
@@ -254,6 +253,6 @@ _restore_arguments: Final = argument_list(
 )  # fmt: skip
 
 RESTORE_COMMAND: Final = Command(
-    "Bring a vault back from a backup: verified first, and never over what is there.",
+    SUMMARIES["restore"],
     "domicile restore --check /backups/domicile-20261122T020000Z.backup", restore,
     _restore_arguments)  # fmt: skip

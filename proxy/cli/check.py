@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from proxy.cli import command, health
+from proxy.cli import SUMMARIES, command, health
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
@@ -254,6 +254,6 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
     return lines + [text for detail in error.details for text in command.rule_fault_lines(detail)]
 
 
-COMMAND: Final = Command("Look at settings, rules, schemas, policies, keys, store, secrets, TLS "
-    "files and resident functions and name every fault; listens nowhere. With --url: ask a running "
-    "instance.", "domicile check --config domicile.yaml", run, _arguments)  # fmt: skip
+COMMAND: Final = Command(
+    SUMMARIES["check"], "domicile check --config domicile.yaml", run, _arguments
+)

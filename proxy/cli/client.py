@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from proxy.cli import command, remote
+from proxy.cli import SUMMARIES, command, remote
 from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.cli.health import reachable
 from proxy.cli.options import url_argument
@@ -196,7 +196,7 @@ _client_argument: Final = argument("client", metavar="ID",
 
 _disable_arguments: Final = argument_list(url_argument, _client_argument)
 
-CLIENT_COMMAND: Final = Command("Make, list and end clients of the vault's own interface.",
+CLIENT_COMMAND: Final = Command(SUMMARIES["client"],
     "domicile client list", children={
         "create": Command("Make a client and print its secret once.",
             "domicile client create --environment default crm", create_client_command,
@@ -267,7 +267,7 @@ _delete_environment_arguments: Final = argument_list(
         help="the environment id, as `domicile environment list` shows it"),
 )  # fmt: skip
 
-ENVIRONMENT_COMMAND: Final = Command("Make, list and remove environments.",
+ENVIRONMENT_COMMAND: Final = Command(SUMMARIES["environment"],
     "domicile environment list", children={
         "create": Command("Make an environment, with keys of its own and nothing in it.",
             "domicile environment create --id acme 'Acme AB'", create_environment_command,
@@ -367,5 +367,4 @@ _init_arguments: Final = argument("--country", metavar="CC", type=_country,
     help="the country of this instance, such as se")  # fmt: skip
 
 INIT_COMMAND: Final = Command(
-    "Make the data folder, the key file, an empty vault and its first client, whose secret is "
-    "printed once.", "domicile init --country se", init_command, _init_arguments)  # fmt: skip
+    SUMMARIES["init"], "domicile init --country se", init_command, _init_arguments)  # fmt: skip

@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from proxy.cli import SUMMARIES
 from proxy.cli.command import OK, Arguments, Command, add_options, argument, option_names
 
 _BASH: Final = """\
@@ -83,5 +84,5 @@ def _fish(table: dict[str, list[str]]) -> str:
 _arguments: Final = argument("shell", choices=["bash", "zsh", "fish"],
     help="the shell that asks")  # fmt: skip
 
-COMMAND: Final = Command("Print a script that completes commands and options in a shell.",
+COMMAND: Final = Command(SUMMARIES["completion"],
     "domicile completion bash", run, _arguments, data=False)  # fmt: skip

@@ -6,7 +6,7 @@ import contextlib
 import json
 from typing import Any, Final
 
-from proxy.cli import command, remote
+from proxy.cli import SUMMARIES, command, remote
 from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.cli.options import files_arguments, instance_arguments
 from proxy.config.declarations import read_policies, read_schemas
@@ -108,7 +108,7 @@ _show_schema_arguments: Final = argument_list(
     argument("name", metavar="NAME", help="the schema"),
 )  # fmt: skip
 
-SCHEMA_COMMAND: Final = Command("Declare, list and show the schemas of records.",
+SCHEMA_COMMAND: Final = Command(SUMMARIES["schema"],
     "domicile schema list", children={
         "apply": Command(
             "Declare the schemas of files; records are rewritten where a change needs it.",
@@ -190,7 +190,7 @@ _show_policy_arguments: Final = argument_list(
     argument("name", metavar="NAME", help="the policy"),
 )  # fmt: skip
 
-POLICY_COMMAND: Final = Command("Apply, list and show access policies.", "domicile policy list",
+POLICY_COMMAND: Final = Command(SUMMARIES["policy"], "domicile policy list",
     children={
         "apply": Command("Apply the policies of files.", "domicile policy apply support.yaml",
             apply_policies, files_arguments),

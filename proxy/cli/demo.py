@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import proxy.demo
+from proxy.cli import SUMMARIES
 from proxy.cli.command import OK, Arguments, Command, argument, argument_list
 from proxy.config import ListenAddress, Settings, load_settings
 from proxy.config.document import variable
@@ -236,5 +237,5 @@ _arguments: Final = argument_list(
 )  # fmt: skip
 
 COMMAND: Final = Command(
-    "See it work: a sample application, the proxy and the vault, and a page that shows both views.",
+    SUMMARIES["demo"],
     "domicile demo", run, _arguments, data=False)  # fmt: skip

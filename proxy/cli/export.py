@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from proxy.cli import command, remote
+from proxy.cli import SUMMARIES, command, remote
 from proxy.cli.command import Arguments, Command, Progress, argument, argument_list, progress
 from proxy.cli.import_ import key_of, types_of
 from proxy.cli.options import records_arguments
@@ -96,5 +96,5 @@ _arguments: Final = argument_list(
         help="the file to make, such as contacts.jsonl.sealed"),
 )  # fmt: skip
 
-COMMAND: Final = Command("Write all records of a schema to a file, sealed by default.",
+COMMAND: Final = Command(SUMMARIES["export"],
     "domicile export --schema contact contacts.jsonl.sealed", run, _arguments)  # fmt: skip

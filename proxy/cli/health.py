@@ -8,7 +8,7 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any, Final
 
-from proxy.cli import command
+from proxy.cli import SUMMARIES, command
 from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import load_settings
 from proxy.config.settings import ListenAddress
@@ -152,5 +152,5 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-COMMAND: Final = Command("Ask a running instance whether it is well; the exit status tells.",
+COMMAND: Final = Command(SUMMARIES["health"],
     "domicile health --url http://127.0.0.1:8082/readyz", run, _arguments)  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from proxy.cli import command, remote
+from proxy.cli import SUMMARIES, command, remote
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.options import records_arguments
 from proxy.cli.record_files import (
@@ -358,5 +358,5 @@ _arguments: Final = argument_list(
         help="JSON Lines or CSV, or what domicile export made"),
 )  # fmt: skip
 
-COMMAND: Final = Command("Store records from a file; resumable.",
+COMMAND: Final = Command(SUMMARIES["import"],
     "domicile import --schema contact contacts.csv", run, _arguments)  # fmt: skip

@@ -9,7 +9,7 @@ import asyncio
 import os
 from typing import Any, Final
 
-from proxy.cli import command
+from proxy.cli import SUMMARIES, command
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
 from proxy.cli.options import instance_arguments
 from proxy.cli.remote import administered, ask_once, stopped_first
@@ -178,7 +178,7 @@ _rewrap_arguments: Final = argument("--from", dest="source", metavar="KEYS",
     help="where the keys are now, as the setting keys would say it (default: as it says "
     "it)")  # fmt: skip
 
-COMMAND: Final = Command("List, rotate and verify the keys of a vault; no key is ever printed.",
+COMMAND: Final = Command(SUMMARIES["keys"],
     "domicile keys list", children={
         "list": Command("List every key by its id, and what older ones are still needed for.",
             "domicile keys list --json", list_keys_command, instance_arguments),

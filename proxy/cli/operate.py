@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proxy.cli import command
+from proxy.cli import SUMMARIES, command
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.options import optional_url, running_arguments
 from proxy.cli.remote import Remote, administered, ask_once, remote
@@ -33,7 +33,7 @@ _token_arguments: Final = argument_list(
     lambda parser: parser.set_defaults(prepare=None),
 )
 
-TOKEN_COMMAND: Final = Command("Print an access token of a running instance, for scripts.",
+TOKEN_COMMAND: Final = Command(SUMMARIES["token"],
     "domicile token --url https://se-vault.example.com", print_token, _token_arguments)  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def reload(arguments: Arguments) -> int:
 
 
 RELOAD_COMMAND: Final = Command(
-    "Load rules, schemas, policies and certificates of a running instance again.",
+    SUMMARIES["reload"],
     "domicile reload --url https://vault.example.com", reload, running_arguments)  # fmt: skip
 
 
@@ -75,7 +75,7 @@ _take_arguments: Final = argument_list(
 )  # fmt: skip
 
 EMERGENCY_COMMAND: Final = Command(
-    "Take a role that this client was prepared for, with an alarm, or end it.",
+    SUMMARIES["emergency"],
     "domicile emergency take administrator --reason \"the only key officer is ill\"", children={
         "take": Command("Take a role for some time; it ends by itself.",
             "domicile emergency take key_officer --reason leak --minutes 30", take,
@@ -124,7 +124,7 @@ _decide_arguments: Final = argument_list(
 )  # fmt: skip
 
 APPROVAL_COMMAND: Final = Command(
-    "List, approve and refuse what needs a second person (setting auth.four_eyes).",
+    SUMMARIES["approval"],
     "domicile approval list --url https://vault.example.com", children={
         "list": Command("List the requests that wait: one's own, and those one may decide.",
             "domicile approval list --json", list_approvals_command, running_arguments),
@@ -266,6 +266,5 @@ _rehash_arguments: Final = argument_list(
 )  # fmt: skip
 
 REHASH_COMMAND: Final = Command(
-    "Give all records new tokens, online; without --rules and --forget, follow the rehash under "
-    "way.", "domicile rehash --rules rules.json --tokens tokens.jsonl", rehash_command,
+    SUMMARIES["rehash"], "domicile rehash --rules rules.json --tokens tokens.jsonl", rehash_command,
     _rehash_arguments)  # fmt: skip

@@ -17,7 +17,7 @@ import msgspec
 
 from proxy.audit import log_lines, shipped_lines
 from proxy.audit.events import MARKED, REPEATED, EventKind
-from proxy.cli import command, remote
+from proxy.cli import SUMMARIES, command, remote
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
 from proxy.cli.options import running_arguments
 from proxy.clock import to_wire
@@ -246,7 +246,7 @@ _again_arguments: Final = argument_list(
 )  # fmt: skip
 
 COMMAND: Final = Command(
-    "Export or erase everything that has a value of one person, over all schemas.",
+    SUMMARIES["person"],
     "domicile person export ann.json", children={
         "export": Command(
             "Write every record that has the value as JSON (GDPR, articles 15 and 20).",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-from proxy.cli import command
+from proxy.cli import SUMMARIES, command
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
 from proxy.config import load_settings
 from proxy.errors import Code, VaultError
@@ -288,7 +288,7 @@ _learn_arguments: Final = argument_list(
 _schema_arguments: Final = argument("--markdown", action="store_true",
     help="print the reference of all keys as Markdown instead")  # fmt: skip
 
-COMMAND: Final = Command("Check, test, explain, compare and propose rule files.",
+COMMAND: Final = Command(SUMMARIES["rules"],
     "domicile rules check", children={
         "check": Command("Load the rules and name every fault by file, line and column.",
             "domicile rules check rules/contacts.yaml", check_rules, rules_argument),
@@ -395,6 +395,5 @@ _coverage_arguments: Final = argument("--strict", action="store_true",
     "suspected")  # fmt: skip
 
 COVERAGE_COMMAND: Final = Command(
-    "Show what rules protect, what passes on purpose, and the paths, parameters and members that "
-    "no rule names: since when, how often, and the kinds of values suspected where.",
+    SUMMARIES["coverage"],
     "domicile coverage --strict", show_coverage, _coverage_arguments)  # fmt: skip

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from proxy.cli import SUMMARIES
 from proxy.cli.command import (
     FAULT,
     OK,
@@ -275,8 +276,7 @@ _arguments: Final = argument_list(
     argument("--country", metavar="CC", help="the setting country, such as se"),
 )  # fmt: skip
 
-COMMAND: Final = Command("Serve: the redacting proxy, the vault's own interface and the admin "
-    "listener, until SIGTERM or Ctrl-C.",
+COMMAND: Final = Command(SUMMARIES["serve"],
     "domicile serve --upstream http://127.0.0.1:3000 --rules rules --country se", run, _arguments,
     data=False)  # fmt: skip
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from proxy.cli import command
+from proxy.cli import SUMMARIES, command
 from proxy.cli.command import (
     FAULT,
     OK,
@@ -184,7 +184,7 @@ def _table_of(fault: "VaultFault") -> str:
     return fault.schema if fault.environment == DEFAULT else f"{fault.environment}:{fault.schema}"
 
 
-COMMAND: Final = Command("Look after the store of a stopped instance, or move it to another one.",
+COMMAND: Final = Command(SUMMARIES["store"],
     "domicile store verify", children={
         "verify": Command("Open every record and every attachment, and name what is damaged, "
             "exchanged or lost; changes nothing.", "domicile store verify --config domicile.yaml",

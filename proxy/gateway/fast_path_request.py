@@ -91,7 +91,7 @@ class FastPathRequest(PendingReply, eq=False, kw_only=True):
         """It waits to its end."""
         return False
 
-    def lone(self, head: ResponseHead, body: bytes) -> None:
+    def on_complete(self, head: ResponseHead, body: bytes) -> None:
         """Continue: an answer came whole."""
         try:
             self.came_whole = head, body
@@ -170,7 +170,7 @@ class FastPathRequest(PendingReply, eq=False, kw_only=True):
     def on_response(self) -> None:
         """The head of the answer is there, or more of its body."""
         reply = self.reply
-        body = reply.lone if reply is not None else None
+        body = reply.buffered if reply is not None else None
         if reply is not None and body is not None:
             self._restore(reply.head, body)
         elif reply is None or reply.waiting > SMALL or not self._waits(reply):

@@ -108,14 +108,14 @@ class PassthroughReply(PendingReply, eq=False, kw_only=True):
         """Pass an interim answer on."""
         response.pass_interim(self.incoming, status, reason, headers)
 
-    def lone(self, head: ResponseHead, body: bytes) -> None:
+    def on_complete(self, head: ResponseHead, body: bytes) -> None:
         """Pass a whole answer back without a reply, of which nobody would read."""
         if self._is_taken(len(body)):
             if self.watch.engaged:
                 self.watch.answered()
             self._pass_back(head, LENGTH, body)
         else:
-            super().lone(head, body)
+            super().on_complete(head, body)
 
     def on_response(self) -> None:
         """A whole answer that need not wait for the caller is passed on; the task does the rest."""

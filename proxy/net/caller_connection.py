@@ -105,7 +105,7 @@ class CallerConnection(BareConnection):
             current = self._current
             free = current is None and self._turn is None
             alone = free and not self._queue and self.waiting is None
-            message = self._reader.lone(data) if alone else None
+            message = self._reader.complete_message(data) if alone else None
             if message is None:
                 self._read(data)
                 message = self._queue.popleft() if free and self._queue else None

@@ -216,15 +216,19 @@ class UpstreamConnection(asyncio.Protocol):
             if state == _HEAD:
                 waiter = self._waiter
                 straight = isinstance(waiter, PendingReply) and self._sender is None
-                lone = self._reader.lone(data) if straight and self._call.method != "HEAD" else None
-                if lone is None or lone[0].close:
+                whole = (
+                    self._reader.complete_message(data)
+                    if straight and self._call.method != "HEAD"
+                    else None
+                )
+                if whole is None or whole[0].close:
                     self._on_head(data)
                     return
                 self._call, self._waiter, self._state = _NOTHING, None, _IDLE
                 self.expires = _NEVER  # as ``_rest``, without a call
                 self.deadline = self._loop.time() + self._limits.keep
                 self._home.release(self)
-                cast("PendingReply", waiter).lone(*lone)
+                cast("PendingReply", waiter).on_complete(*whole)
             elif state == _BODY:
                 self._on_body(data)
             elif state == _IDLE:

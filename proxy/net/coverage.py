@@ -20,12 +20,11 @@ from proxy.redactor.coverage import (
     joined_members,
     may_name,
     routes_of,
-    suspected,
-    suspected_fields,
     written_path,
 )
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
+from proxy.redactor.suspicions import suspected, suspected_fields
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 

@@ -101,7 +101,7 @@ class UpstreamResponse(Protocol):
         """The whole body, if it came together with the head; taking it empties the reply."""
 
     @property
-    def lone(self) -> bytes | None:
+    def buffered(self) -> bytes | None:
         """The whole body, if it is here, in one piece; it stays."""
 
     def tell(self, waiter: BodyWaiter) -> bool:
@@ -174,7 +174,7 @@ class PendingReply(msgspec.Struct, eq=False):
             self.watch.answered()
         self.on_response()
 
-    def lone(self, head: ResponseHead, body: bytes) -> None:
+    def on_complete(self, head: ResponseHead, body: bytes) -> None:
         """Called by the connection: an answer came whole, of a known length."""
         carrier = cast("ReplyConnection", self.carrier)
         self.set_result(BufferedReply(head, Framing.LENGTH, carrier, len(body), body))

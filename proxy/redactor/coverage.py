@@ -16,12 +16,6 @@ import msgspec
 from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.rules import Rule
-from proxy.redactor.suspicions import suspected, suspected_fields
-
-__all__ = [
-    "MOST_MEMBERS", "PathShapes", "WatchedMember", "joined_members", "may_name", "parameter_word",
-    "routes_of", "suspected", "suspected_fields", "written_path",
-]  # fmt: skip
 
 #: Segments that are shown; the rest of a longer path is one placeholder.
 _SEGMENTS: Final = 8

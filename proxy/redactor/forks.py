@@ -25,8 +25,8 @@ from proxy.redactor.multipart import form_parts, is_multipart
 from proxy.redactor.named_places import spared_paths
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span, query_spots
+from proxy.redactor.request_rules import Condition, ConditionSource
 from proxy.redactor.rules import Operation, PassRule, Rule, Verb
-from proxy.redactor.search_rules import Condition, ConditionSource
 from proxy.redactor.select import Selection
 
 _IN_BODY = {

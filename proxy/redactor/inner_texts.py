@@ -24,7 +24,7 @@ from proxy.redactor.checks import Outline
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, read_text, write_text
 from proxy.redactor.pages import is_markup, opens_tag, references, text
-from proxy.redactor.search_rules import TextPlace
+from proxy.redactor.request_rules import TextPlace
 from proxy.redactor.select import Selection
 
 #: How a value is written at a place.

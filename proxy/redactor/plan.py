@@ -18,8 +18,8 @@ from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
 from proxy.redactor.named_places import spared_paths
 from proxy.redactor.path_template import leads_to
+from proxy.redactor.request_rules import PassPlaces, RedirectSuccess, TextPlace
 from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation, ResponseRule, Stream, Verb
-from proxy.redactor.search_rules import PassPlaces, RedirectSuccess, TextPlace
 from proxy.redactor.select import Selection
 from proxy.redactor.words import Absent
 

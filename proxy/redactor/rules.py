@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.model.schema import Path, PathStep, Schema
 from proxy.redactor.cookies import CookieField, may_hold
-from proxy.redactor.search_rules import (
+from proxy.redactor.request_rules import (
     Condition,
     EnvelopeRule,
     Parameter,

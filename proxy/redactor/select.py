@@ -260,7 +260,7 @@ class FastSelector:
         if self.flat is None or not (body.isascii() or is_utf8(body)):
             return None
         run = FastRun((self.item, None, None), body, self._escapes, False)
-        run.lone()
+        run.scan_object()
         if len(run.members) > FEW or not depth_fits(body, depth):
             return None
         leaves = run.selection().objects[0].leaves
@@ -319,7 +319,7 @@ class FastSelector:
         reason = ""
         try:
             if flat is not None:
-                run.lone()
+                run.scan_object()
             else:
                 run.document(self.root)
         except Ambiguous as fault:

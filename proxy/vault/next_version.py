@@ -143,9 +143,9 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
         )
         special = appends or covered or earlier
         alone = len(values) == 1 and len(stored) < 2 and not special  # nearly always
-        if alone and (lone := _lone(name, sent[0], stored, number, mint)) is not None:
-            tokens[name] = lone
-            number += lone is not stored
+        if alone and (single := _single_value(name, sent[0], stored, number, mint)) is not None:
+            tokens[name] = single
+            number += single is not stored
             continue
         if (
             not values
@@ -188,7 +188,7 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
     return Drafted(RecordBody(fields, number), tokens, frozenset(own), masked)
 
 
-def _lone(
+def _single_value(
     name: str, value: Value, stored: tuple[TokenizedValue, ...], number: int, mint: Mint
 ) -> tuple[TokenizedValue, ...] | None:
     """Tokenize the only value of a field that has at most one.

@@ -12,7 +12,7 @@ WITHOUT_TEST: dict[str, str] = {
     "proxy/model/query.py": "types of a question; tests/conformance asks them of every engine",
     "proxy/objectstore/base.py": "the port; tests/conformance holds every backend to it",
     "proxy/redactor/rules.py": "types of a compiled rule set; redactor/load builds and tests them",
-    "proxy/redactor/search_rules.py": "types of a compiled search; redactor/load builds and tests them",
+    "proxy/redactor/request_rules.py": "types of a compiled search; redactor/load builds and tests them",
     "proxy/tokenization/base.py": "the port of a shape; tests/conformance holds every shape to it",
 }
 

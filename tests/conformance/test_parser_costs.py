@@ -62,7 +62,7 @@ from proxy.redactor import (
     validation,
 )
 from proxy.redactor import pages as html
-from proxy.redactor.exchange import known_tokens as words
+from proxy.redactor.exchange import request_tokens as words
 from proxy.redactor.json import text as json_text
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.load import parsers, sources

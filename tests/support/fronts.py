@@ -12,7 +12,7 @@ from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.front_link import FrontLink
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.runtime import InForce
+from proxy.redactor.exchange.runtime import VaultRules
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.rules import Match
 from proxy.redactor.views import View
@@ -25,7 +25,7 @@ class Fronted:
     """A desk whose requests go by way of a front."""
 
     desk: Desk
-    in_force: InForce
+    in_force: VaultRules
     owner: VaultOwner
     link: FrontLink
     rules: FrontRules
@@ -75,7 +75,7 @@ async def fronted(
     desk: Desk, patience: float = 1.0, clock: Clock | None = None
 ) -> AsyncIterator[Fronted]:
     """A front before that desk, connected; ``clock``: where both are on one machine."""
-    in_force = InForce(desk.runtime)
+    in_force = VaultRules(desk.runtime)
     owner = VaultOwner(in_force, OwnerTerms("se", b"secret"))
     ways: list[Fronted] = []
 

@@ -33,7 +33,7 @@ from proxy.offload import SMALL
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.owner_protocol import Reveal
-from proxy.redactor.exchange.runtime import InForce, bind_rules
+from proxy.redactor.exchange.runtime import VaultRules, bind_rules
 from proxy.redactor.select import _compile
 from proxy.storage.base import Hooks
 from proxy.storage.sqlite.store import open_sqlite
@@ -446,7 +446,7 @@ async def house(
     if expires:
         text = text.replace("  person:\n", f"  person:\n    expires: {expires}\n")
     rules = loaded(text.format(upstream=upstream))
-    runtime = InForce(await bind_rules(rules, vault, metrics, audit_services(audit)))
+    runtime = VaultRules(await bind_rules(rules, vault, metrics, audit_services(audit)))
     issuer = None if caller is None else Register(caller[1])
     options = GatewayOptions(
         HttpUpstream(CallLimits(head=20.0, idle=20.0, keep=60.0)),
@@ -474,7 +474,9 @@ async def house(
 
 
 @asynccontextmanager
-async def _front(in_force: InForce, made: House, clock: Clock | None) -> AsyncIterator[FrontRules]:
+async def _front(
+    in_force: VaultRules, made: House, clock: Clock | None
+) -> AsyncIterator[FrontRules]:
     """The rules of a front before an owner, with a real socket between them."""
     owner, loop = VaultOwner(in_force, OwnerTerms("SE", b"secret")), asyncio.get_running_loop()
 

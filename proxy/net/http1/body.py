@@ -218,7 +218,7 @@ class BodyQueue:
     # ------------------------------------------------ the taker's side
 
     @property
-    def lone(self) -> bytes | None:
+    def buffered(self) -> bytes | None:
         """The whole body where it is here, which stays; else ``None``."""
         pieces = self._pieces
         if not (self.done and pieces) or self._paused:

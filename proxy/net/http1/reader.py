@@ -148,7 +148,7 @@ class RequestReader(_MessageReader):
         """Whether a head has begun and is not complete."""
         return self.state == HEAD and bool(self.pending)
 
-    def lone(self, data: bytes) -> Message | None:
+    def complete_message(self, data: bytes) -> Message | None:
         """The one request that these bytes are, whole and with a head as the last one, as nearly
         always; ``None``: nothing was done.
         """
@@ -311,7 +311,7 @@ class ResponseReader(_MessageReader):
         #: some heads by their bytes, which need not be read again
         self._heads: dict[bytes, ResponseHead] = {}
 
-    def lone(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
+    def complete_message(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
         """The one answer that these bytes are, whole and with a head that says its length, as
         nearly always to a method but HEAD; ``None``: nothing was done.
         """

@@ -16,8 +16,8 @@ from proxy.redactor.checks import Outline
 from proxy.redactor.json.tree import Located, read_json_value, write_json_value
 from proxy.redactor.json.walk import walk
 from proxy.redactor.message import RawHeaders, Request
+from proxy.redactor.request_rules import EnvelopeRule
 from proxy.redactor.restore import Edit
-from proxy.redactor.search_rules import EnvelopeRule
 from proxy.redactor.select import Selection
 
 #: Requests that one envelope may carry: each is stored for itself.

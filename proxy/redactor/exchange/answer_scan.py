@@ -22,13 +22,6 @@ from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.known_tokens import (
-    Meaning,
-    RequestText,
-    SearchTokens,
-    StoredToken,
-    unambiguous,
-)
 from proxy.redactor.exchange.page_tokens import (
     MOST_QUOTED,
     in_elements,
@@ -36,6 +29,13 @@ from proxy.redactor.exchange.page_tokens import (
     of_anybody,
     settle_shown,
     with_respelled,
+)
+from proxy.redactor.exchange.request_tokens import (
+    Meaning,
+    RequestText,
+    SearchTokens,
+    StoredToken,
+    unambiguous,
 )
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.plan import OperationPlan, Outcome

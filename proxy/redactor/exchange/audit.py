@@ -14,7 +14,7 @@ from proxy.audit.events import MARKED, EventKind, encode_event
 from proxy.audit.services import AuditServices
 from proxy.model.schema import Value
 from proxy.offload import STRIDE, busy, each, give_way
-from proxy.redactor.exchange.known_tokens import StoredToken
+from proxy.redactor.exchange.request_tokens import StoredToken
 from proxy.redactor.plan import Outcome
 from proxy.redactor.redact import BodyObject
 from proxy.redactor.rules import Operation, Verb

@@ -23,10 +23,10 @@ from proxy.redactor.cookies import read_cookie, set_cookie
 from proxy.redactor.exchange.answer_scan import AnswerScan
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.event_stream import CsvExchange, MessageExchange, StreamExchange
-from proxy.redactor.exchange.known_tokens import cookie_token
 from proxy.redactor.exchange.list_answers import ListExchange
+from proxy.redactor.exchange.mixins import complete, viewed
+from proxy.redactor.exchange.request_tokens import cookie_token
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.variants import complete, viewed
 from proxy.redactor.form import write_form_value
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import standard

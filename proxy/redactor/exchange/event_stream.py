@@ -21,7 +21,7 @@ from proxy.redactor.bodies.events import Cutter, Event, cutter_of, is_stream
 from proxy.redactor.exchange.answer_scan import refuses_unread
 from proxy.redactor.exchange.audit import Reveals
 from proxy.redactor.exchange.bound_operation import count, hidden
-from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.exchange.request_tokens import SearchTokens
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import Media, RawHeaders, Request, header

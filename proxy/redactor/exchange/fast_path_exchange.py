@@ -18,8 +18,8 @@ from proxy.offload import BRIEF, LARGE
 from proxy.redactor.bodies.uploads import UPLOADS
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.judgement import HINT, tells_refusal
+from proxy.redactor.exchange.mixins import viewed
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.variants import viewed
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import find_leaves
 from proxy.redactor.json.tree import encode_text

@@ -23,10 +23,10 @@ from proxy.redactor.exchange.event_stream import (
     with_content,
 )
 from proxy.redactor.exchange.judgement import verdict
+from proxy.redactor.exchange.mixins import viewed
 from proxy.redactor.exchange.parts_exchange import SeveralExchanges, each_ended
 from proxy.redactor.exchange.settle import settle_unshown
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
-from proxy.redactor.exchange.variants import viewed
 from proxy.redactor.graphql.address import address_with, takes_several
 from proxy.redactor.graphql.answers import (
     ContinuedAnswer,

@@ -17,7 +17,7 @@ import msgspec
 from proxy.errors import VaultError
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import LARGE, busy, give_way, run_in_thread
-from proxy.redactor.exchange.known_tokens import hide_untold
+from proxy.redactor.exchange.request_tokens import hide_untold
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.arrays import ListRows, RowShape

@@ -35,7 +35,7 @@ from proxy.redactor.exchange.owner_protocol import (
     views_of,
 )
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.runtime import InForce, Runtime
+from proxy.redactor.exchange.runtime import Runtime, VaultRules
 from proxy.redactor.rules import Match, RuleSet
 from proxy.telemetry import logs
 
@@ -69,7 +69,7 @@ class VaultOwner:
     """Answers fronts, whoever they are: the listener has let them in."""
 
     def __init__(
-        self, in_force: InForce, terms: OwnerTerms, earlier: EarlierRules | None = None
+        self, in_force: VaultRules, terms: OwnerTerms, earlier: EarlierRules | None = None
     ) -> None:
         self._in_force = in_force
         self.terms = terms

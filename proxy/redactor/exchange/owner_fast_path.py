@@ -21,7 +21,7 @@ from proxy.redactor.exchange.owner_protocol import (
     views_of,
 )
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.runtime import InForce, Runtime
+from proxy.redactor.exchange.runtime import Runtime, VaultRules
 from proxy.redactor.guard import CutBody
 from proxy.redactor.message import Request
 from proxy.redactor.rules import Match, Operation
@@ -219,7 +219,7 @@ class BoundPlan(NamedTuple):
 
 
 def bound_plan(
-    in_force: InForce, rules: Runtime | None, number: int, view: int
+    in_force: VaultRules, rules: Runtime | None, number: int, view: int
 ) -> BoundPlan | None:
     """Return the plan of the operation of that number; ``None``: there is none."""
     if rules is None or number >= len(rules.operations):

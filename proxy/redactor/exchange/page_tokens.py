@@ -17,7 +17,7 @@ from typing import NamedTuple
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.known_tokens import RequestText, StoredToken
+from proxy.redactor.exchange.request_tokens import RequestText, StoredToken
 from proxy.redactor.inner_texts import Candidate
 from proxy.redactor.message import Request, Response
 from proxy.redactor.pages import NamedText, named_texts, text

@@ -20,7 +20,8 @@ from proxy.redactor.exchange.answer_scan import AnswerScan, is_page, refuses_unr
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
 from proxy.redactor.exchange.judgement import asks_plainly, declines, may_tell, respelled
-from proxy.redactor.exchange.known_tokens import (
+from proxy.redactor.exchange.misfits import explained, refuse_invalid
+from proxy.redactor.exchange.request_tokens import (
     SearchTokens,
     WrittenTokens,
     add_revealed,
@@ -29,7 +30,6 @@ from proxy.redactor.exchange.known_tokens import (
     record_mark,
     unresolved,
 )
-from proxy.redactor.exchange.misfits import explained, refuse_invalid
 from proxy.redactor.exchange.settle import nothing_to_settle, settle
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.guard import JointGuard

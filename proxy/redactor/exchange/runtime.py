@@ -14,7 +14,6 @@ from proxy.redactor.exchange.carriers import special_exchange
 from proxy.redactor.exchange.envelope import EnvelopeExchange
 from proxy.redactor.exchange.fast_path_plan import FastPathPlan, fast_path_plan
 from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
-from proxy.redactor.exchange.known_tokens import SearchTokens, cookie_token
 from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.matcher import (
     CurrentRules,
@@ -25,10 +24,11 @@ from proxy.redactor.exchange.matcher import (
     holds_state,
     matcher_parts,
 )
+from proxy.redactor.exchange.mixins import viewed
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
+from proxy.redactor.exchange.request_tokens import SearchTokens, cookie_token
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
-from proxy.redactor.exchange.variants import viewed
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, Operation, PassRule, RuleSet
 from proxy.redactor.views import View
@@ -187,7 +187,7 @@ class Runtime(Matcher):
         return viewed(kind, joined)(joined, match, self.vault)
 
 
-class InForce(CurrentRules[Runtime]):
+class VaultRules(CurrentRules[Runtime]):
     """The rules in force before a vault of this process."""
 
     async def redact_headers(

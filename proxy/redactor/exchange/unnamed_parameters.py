@@ -40,9 +40,9 @@ from proxy.redactor.message import Media, Request, classify, is_patch
 from proxy.redactor.named_places import Selector, named_places
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.plan import BodyPlan
+from proxy.redactor.request_rules import Parameter
 from proxy.redactor.rules import IdSource, Operation, PatchKind, Verb
 from proxy.redactor.search.sought import unruled_order
-from proxy.redactor.search_rules import Parameter
 from proxy.redactor.suspicions import legible, suspected
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics

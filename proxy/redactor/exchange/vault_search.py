@@ -17,8 +17,9 @@ from proxy.model.query import KEY, AnyOf, Compares, Equals, Like, Op, Query, Tes
 from proxy.model.record import DEFAULTS, Record
 from proxy.model.schema import Value
 from proxy.offload import SMALL, in_thread, is_long
-from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.exchange.request_tokens import SearchTokens
 from proxy.redactor.message import Request
+from proxy.redactor.request_rules import Parameter
 from proxy.redactor.search.search import SearchPlan
 from proxy.redactor.search.sought import (
     Searched,
@@ -27,7 +28,6 @@ from proxy.redactor.search.sought import (
     order_keys,
     search_refused,
 )
-from proxy.redactor.search_rules import Parameter
 from proxy.tokenization.normalize import folded, normalize, read_date
 from proxy.vault.collection import Collection
 from proxy.vault.records import Records, find_page, found_in_doubt

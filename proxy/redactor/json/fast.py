@@ -99,7 +99,7 @@ class FastRun:
         if not self._decoded:
             self.validate()
 
-    def lone(self) -> None:
+    def scan_object(self) -> None:
         """The same of a document that is the selected object, from its first byte on."""
         self._object(self._body, 0, len(self._body.rstrip(_WHITE)))
 

@@ -15,6 +15,7 @@ from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import check_lone
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.path_template import SegmentKind, parse_template
+from proxy.redactor.request_rules import PassPlaces
 from proxy.redactor.rules import (
     BodyPlace,
     Entity,
@@ -26,7 +27,6 @@ from proxy.redactor.rules import (
     Rule,
     Verb,
 )
-from proxy.redactor.search_rules import PassPlaces
 from proxy.redactor.words import OtherKinds
 from proxy.tokenization import SHAPES
 

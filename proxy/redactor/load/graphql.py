@@ -12,6 +12,7 @@ from proxy.redactor.load.texts import known_field
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import has_same_tokens, refusing
 from proxy.redactor.load.yaml_tree import RuleFaults
+from proxy.redactor.request_rules import SUCCESS, Condition, Parameter
 from proxy.redactor.rules import (
     BodyPlace,
     Endpoint,
@@ -24,7 +25,6 @@ from proxy.redactor.rules import (
     ResponseRule,
     Verb,
 )
-from proxy.redactor.search_rules import SUCCESS, Condition, Parameter
 
 
 def compile_graphql(

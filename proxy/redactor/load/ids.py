@@ -10,8 +10,8 @@ from proxy.redactor.json.text import fold_name
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, overlaps, parse_template
+from proxy.redactor.request_rules import RedirectSuccess
 from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation, Restore, Verb
-from proxy.redactor.search_rules import RedirectSuccess
 
 # Whether two selectors can select the same place, or one a place inside the other's.
 

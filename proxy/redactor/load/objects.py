@@ -12,6 +12,7 @@ from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults
+from proxy.redactor.request_rules import SUCCESS, Condition, EnvelopeRule
 from proxy.redactor.rules import (
     BodyPlace,
     Endpoint,
@@ -24,7 +25,6 @@ from proxy.redactor.rules import (
     Stream,
     Verb,
 )
-from proxy.redactor.search_rules import SUCCESS, Condition, EnvelopeRule
 
 
 def compile_objects(

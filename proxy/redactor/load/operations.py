@@ -40,6 +40,7 @@ from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
 from proxy.redactor.load.when import compile_when
 from proxy.redactor.load.yaml_tree import RuleFaults
+from proxy.redactor.request_rules import SUCCESS, Condition, SearchRule
 from proxy.redactor.rules import (
     BodyPlace,
     Endpoint,
@@ -56,7 +57,6 @@ from proxy.redactor.rules import (
     Rule,
     Verb,
 )
-from proxy.redactor.search_rules import SUCCESS, Condition, SearchRule
 from proxy.redactor.words import RequestWords, ResponseWords, pointless_words, read_words
 
 

@@ -25,8 +25,8 @@ from proxy.redactor.load.vault_questions import (
 )
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind
+from proxy.redactor.request_rules import ListSpelling, Parameter, SearchRule
 from proxy.redactor.rules import Entity, Verb
-from proxy.redactor.search_rules import ListSpelling, Parameter, SearchRule
 
 _T = TypeVar("_T")
 _Members = Mapping[str, PlacedValue]

@@ -8,8 +8,8 @@ from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.request_rules import TextPlace
 from proxy.redactor.rules import BodyPlace, Entity, Position
-from proxy.redactor.search_rules import TextPlace
 
 
 def known_field(

@@ -12,10 +12,10 @@ from proxy.redactor.load.ids import selects_many
 from proxy.redactor.load.texts import known_field
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.request_rules import Attribute, Parameter, SearchRule, VaultQuestion
 from proxy.redactor.rules import Entity, IdSource, Operation, Restore, Verb
 from proxy.redactor.search.expressions import attribute_at, attribute_of
 from proxy.redactor.search.sought import field_word
-from proxy.redactor.search_rules import Attribute, Parameter, SearchRule, VaultQuestion
 from proxy.tokenization import DEFAULT_SHAPE, SHAPES
 from proxy.tokenization.base import Resolution
 

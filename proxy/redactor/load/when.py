@@ -10,8 +10,8 @@ from proxy.redactor.load.parsers import MatchPattern, parse_selector
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.path_template import parse_template
+from proxy.redactor.request_rules import Condition, ConditionSource
 from proxy.redactor.rules import Operation, PassRule, Position, Rule
-from proxy.redactor.search_rules import Condition, ConditionSource
 
 _NAMED = {
     "header": ConditionSource.HEADER,

@@ -14,8 +14,8 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor.inner_texts import Spelling
 from proxy.redactor.json.tree import read_json_value, write_json_value
+from proxy.redactor.request_rules import Attribute, Parameter
 from proxy.redactor.search.sought import SoughtValue, field_word, search_refused
-from proxy.redactor.search_rules import Attribute, Parameter
 
 #: Characters of a filter, and parentheses and brackets within one another.
 LONGEST_FILTER: Final = 10_000

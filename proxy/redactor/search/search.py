@@ -22,6 +22,7 @@ from proxy.redactor.named_places import spared_paths
 from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, TemplateSegment, parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span
+from proxy.redactor.request_rules import Parameter, SearchRule
 from proxy.redactor.rules import Operation
 from proxy.redactor.search.expressions import expressed_values
 from proxy.redactor.search.sought import (
@@ -43,7 +44,6 @@ from proxy.redactor.search.sought import (
     url_list,
     url_question,
 )
-from proxy.redactor.search_rules import Parameter, SearchRule
 from proxy.redactor.select import Selection
 
 #: What is said of a parameter that passes.

@@ -19,8 +19,8 @@ from proxy.redactor.inner_texts import Spelling
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import fold_name
 from proxy.redactor.json.tree import read_json_value, write_json_value
+from proxy.redactor.request_rules import ListSpelling, Parameter, VaultQuestion
 from proxy.redactor.restore import Edit, splice
-from proxy.redactor.search_rules import ListSpelling, Parameter, VaultQuestion
 
 _WORDS = re.compile(r"[^\w-]+")
 _PARTS = re.compile(r"[^\w]+|_{2,}")

@@ -25,8 +25,8 @@ from proxy.redactor.json.tree import Located, read_json_value
 from proxy.redactor.message import Media
 from proxy.redactor.plan import make_plan
 from proxy.redactor.redact import BodyObject, Spot, read_answer_body
+from proxy.redactor.request_rules import ConditionSource
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Operation, PatchKind
-from proxy.redactor.search_rules import ConditionSource
 from proxy.redactor.select import Selection
 from proxy.tokenization.base import Resolution
 

@@ -8,6 +8,13 @@ from proxy.errors import VaultError
 from proxy.model.schema import Path, spell
 from proxy.redactor.bodies.envelopes import envelope_in_words
 from proxy.redactor.forks import each_operation, forked
+from proxy.redactor.request_rules import (
+    SUCCESS,
+    Condition,
+    ConditionSource,
+    RedirectSuccess,
+    TextPlace,
+)
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
     BodyPlace,
@@ -25,13 +32,6 @@ from proxy.redactor.rules import (
     RuleSet,
 )
 from proxy.redactor.search.search import parameter_in_words, search_in_words
-from proxy.redactor.search_rules import (
-    SUCCESS,
-    Condition,
-    ConditionSource,
-    RedirectSuccess,
-    TextPlace,
-)
 from proxy.redactor.validation import in_words
 from proxy.redactor.views import UNKNOWN_VIEW, Level, View, view_of
 from proxy.redactor.words import RequestWords, ResponseWords, words_in

@@ -13,7 +13,7 @@ from proxy.bootstrap.rules import Overrides
 from proxy.config import Worker, load_settings
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
-from proxy.redactor.exchange.runtime import InForce, bind_rules
+from proxy.redactor.exchange.runtime import VaultRules, bind_rules
 from proxy.redactor.load import load_rule_set
 from tests.support.audit import audit_services
 from tests.support.exchanges import desk, rule_text
@@ -62,7 +62,7 @@ def test_a_process_has_a_vault_unless_settings_or_supervisor_say_otherwise():
 class AskedOwner(VaultOwner):
     """Tells when somebody asked for rules that it does not have."""
 
-    def __init__(self, in_force: InForce, terms: OwnerTerms) -> None:
+    def __init__(self, in_force: VaultRules, terms: OwnerTerms) -> None:
         super().__init__(in_force, terms)
         self.refused = asyncio.Event()
 
@@ -77,7 +77,7 @@ async def test_one_that_read_newer_files_than_its_owner_waits_until_that_has_the
     one, path = await desk(), tmp_path / "rules.yaml"
     path.write_text(rule_text("{match: POST /new, create: p}"))
     newer = await bind_rules(load_rule_set(path), one.vault, one.metrics, audit_services())
-    in_force = InForce(one.runtime)
+    in_force = VaultRules(one.runtime)
     owner, loop = AskedOwner(in_force, OwnerTerms("se", b"secret")), asyncio.get_running_loop()
     settings = load_settings(None, {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0"})
     with tempfile.TemporaryDirectory() as folder:  # paths of sockets are short
@@ -107,7 +107,7 @@ async def test_one_that_read_newer_files_than_its_owner_waits_until_that_has_the
 
 async def test_one_that_has_lost_the_rules_of_its_owner_lets_nothing_pass(tmp_path):
     one = await desk()
-    owner = VaultOwner(InForce(one.runtime), OwnerTerms("se", b"secret"))
+    owner = VaultOwner(VaultRules(one.runtime), OwnerTerms("se", b"secret"))
     settings = load_settings(None, {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0"})
     with tempfile.TemporaryDirectory() as folder:
         worker = Worker(1, Path(folder), "front")

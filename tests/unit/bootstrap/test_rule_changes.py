@@ -5,7 +5,7 @@ import pytest
 
 from proxy.bootstrap.rule_changes import RuleChanges
 from proxy.errors import VaultError
-from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
+from proxy.redactor.exchange.runtime import Runtime, VaultRules, bind_rules
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
@@ -40,7 +40,7 @@ async def test_what_new_rules_lose_is_told_in_the_log_a_metric_and_the_audit_log
             raise vault_down()
         return await bind_rules(rules, one.vault, one.metrics, audit_services())
 
-    in_force = InForce(await bind(whole))
+    in_force = VaultRules(await bind(whole))
     audit = cast("Any", told)
     notes = (lambda rules: seen.append(rules.version),)
     changes = RuleChanges(bind, notes, in_force, audit, one.metrics)

@@ -5,7 +5,7 @@ classes.
 from proxy.gateway.metrics import MeteredAccessLog
 from proxy.gateway.ports import AccessLog, ActiveRules, Exchange
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.runtime import InForce
+from proxy.redactor.exchange.runtime import VaultRules
 from tests.support import gateway as fakes
 
 
@@ -24,5 +24,5 @@ def test_the_fakes_have_what_the_ports_promise():
 
 def test_so_has_what_runs_in_service():
     assert promised(Exchange) <= set(dir(RuleExchange))
-    assert promised(ActiveRules) <= set(dir(InForce))
+    assert promised(ActiveRules) <= set(dir(VaultRules))
     assert promised(AccessLog) <= set(dir(MeteredAccessLog))

@@ -78,7 +78,7 @@ def test_who_takes_the_place_of_a_future_hears_of_pieces_the_end_and_faults():
     waiter = SimpleNamespace(done=lambda: False, set_result=heard.append)
     body = BodyQueue(None)
     for piece in (b"An", b"n", b""):
-        assert body.lone is None
+        assert body.buffered is None
         assert body.tell(waiter)
         if piece:
             body.feed(piece)
@@ -86,14 +86,14 @@ def test_who_takes_the_place_of_a_future_hears_of_pieces_the_end_and_faults():
             body.finish()
     assert len(heard) == 3
     assert not body.tell(waiter), "it is whole"
-    assert body.lone == body.lone == b"Ann", "it stays"
+    assert body.buffered == body.buffered == b"Ann", "it stays"
     assert body.take() == b"Ann"
     broken = BodyQueue(None)
     assert broken.tell(waiter)
     broken.fail(ValueError("broken"))
     assert len(heard) == 4
     assert not broken.tell(waiter)
-    assert broken.lone is None
+    assert broken.buffered is None
 
 
 async def test_what_is_complete_stays_so():

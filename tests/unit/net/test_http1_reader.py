@@ -328,14 +328,14 @@ def primed(first: bytes) -> RequestReader:
 def told(head: RequestHead | BadMessageError, body: BodyQueue) -> tuple[object, ...]:
     assert isinstance(head, RequestHead)
     slots = ("method", "target", "minor", "block", "headers", "host", "length", "close", "upgrade")
-    return (*(getattr(head, name) for name in slots), body.lone, body.done)
+    return (*(getattr(head, name) for name in slots), body.buffered, body.done)
 
 
 @table("first", FOLLOWING[:6])
 @table("data", FOLLOWING)
 def test_a_request_alone_is_read_as_any_other_or_left_alone(first, data):
     quick, usual = primed(first), primed(first)
-    lone = quick.lone(data)
+    lone = quick.complete_message(data)
     expected = usual.feed(data)
     if lone is None:
         assert [type(head) for head, _ in quick.feed(data)] == [type(head) for head, _ in expected]
@@ -348,6 +348,6 @@ def test_a_request_alone_is_read_as_any_other_or_left_alone(first, data):
 def test_the_very_same_head_and_one_with_another_target_are_read_alone():
     one = primed(post("/1", b"abc"))
     for data in (post("/1", b"xyz"), post("/2", b"xyz"), post("/2", b"abc")):
-        assert one.lone(data) is not None
-    assert one.lone(post("/2?q=1", b"abc")) is not None
-    assert one.lone(post("/2", b"abc")) is None  # nothing is kept of what has a query
+        assert one.complete_message(data) is not None
+    assert one.complete_message(post("/2?q=1", b"abc")) is not None
+    assert one.complete_message(post("/2", b"abc")) is None  # nothing is kept of what has a query

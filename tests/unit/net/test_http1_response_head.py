@@ -282,14 +282,14 @@ def test_an_ordinary_head_is_looked_for_once():
 )
 def test_an_answer_alone_is_whole_and_has_a_head_that_says_its_length(data, alone):
     reader = ResponseReader(MOST)
-    first = reader.lone(data)
+    first = reader.complete_message(data)
     assert (None if first is None else (first[0].status, first[1])) == (
         (200, b"ok") if alone else None
     )
     known = data.partition(b"\r\n\r\n")[0].rstrip(b"\r\n") + b"\r\n\r\n"
     read = reader.read_head(known)
     assert read is not None
-    lone = reader.lone(data)
+    lone = reader.complete_message(data)
     assert lone == ((read[0], b"ok") if alone else None)
     assert first is None or lone == first, "it is not read again"
 
@@ -304,6 +304,6 @@ def test_an_answer_alone_is_whole_and_has_a_head_that_says_its_length(data, alon
 )
 def test_an_answer_alone_that_is_not_http_is_told_of_as_any(data):
     reader = ResponseReader(MOST)
-    assert reader.lone(data) is None
+    assert reader.complete_message(data) is None
     with pytest.raises(BadMessageError):
         reader.read_head(data)

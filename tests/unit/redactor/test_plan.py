@@ -5,8 +5,8 @@ from proxy.redactor.load import load_text
 from proxy.redactor.load.parsers import parse_location
 from proxy.redactor.message import Media, RawHeaders
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome, writes
+from proxy.redactor.request_rules import RedirectSuccess
 from proxy.redactor.rules import IdPlace, IdSource, ResponseRule
-from proxy.redactor.search_rules import RedirectSuccess
 from tests.support.exchanges import rule_text
 from tests.support.table import table
 

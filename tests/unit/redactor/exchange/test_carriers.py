@@ -4,7 +4,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.matcher import cookies_in
-from proxy.redactor.exchange.runtime import InForce
+from proxy.redactor.exchange.runtime import VaultRules
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Match
 from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, member_form
@@ -252,7 +252,7 @@ async def sent_back(one: Desk, value: str) -> str:
     """The cookies of any request to the endpoint as the application gets them."""
     (endpoint,) = one.runtime.rules.endpoints
     headers = ((b"Cookie", value.encode()),)
-    fields = await InForce(one.runtime).redact_headers(endpoint, "app", headers)
+    fields = await VaultRules(one.runtime).redact_headers(endpoint, "app", headers)
     return b"".join(line for _, line in fields).decode()
 
 
@@ -347,7 +347,7 @@ async def test_a_cookie_of_records_among_others_goes_by_the_field_it_is_kept_as(
 
 async def test_a_request_with_the_cookie_takes_no_fast_path():
     one = await desk(*USUAL, SHOWN, fields=FIELDS)
-    rules = InForce(one.runtime)
+    rules = VaultRules(one.runtime)
     _, match = rules.match("GET", "app", b"/p/1", ())
     assert isinstance(match, Match)
     assert cookies_in(match.operation.endpoint, ((b"Cookie", b"a=b; email=x"),))
@@ -363,7 +363,7 @@ async def test_rules_that_came_meanwhile_let_no_cookie_of_earlier_ones_pass():
     (endpoint,) = before.runtime.rules.endpoints
     object.__setattr__(after.runtime, "collections", {})
     headers = ((b"Cookie", b"email=x@y.example; a=b"),)
-    assert await InForce(after.runtime).redact_headers(endpoint, "app", headers) == [
+    assert await VaultRules(after.runtime).redact_headers(endpoint, "app", headers) == [
         (b"Cookie", b"a=b")
     ]
 

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.redactor.exchange.fast_path_plan import FastPathPlan, fast_path_plan
-from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
+from proxy.redactor.exchange.runtime import Runtime, VaultRules, bind_rules
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Request
 from proxy.redactor.rules import Match
@@ -132,7 +132,7 @@ async def test_callers_are_ordinary_who_see_something_and_send_back_no_mask(
     store = await open_sqlite(str(tmp_path / "vault.db"), Hooks())
     try:
         runtime = await bound(store, operation, more=VIEWS)
-        in_force, rule = InForce(runtime), runtime.rules.operations[0]
+        in_force, rule = VaultRules(runtime), runtime.rules.operations[0]
         match = Match(rule, {}, runtime)
         planned = {
             role: in_force.fast_path(match, (), view_of(rule.endpoint.views, {role}))
@@ -149,8 +149,8 @@ async def test_no_view_counts_where_the_rules_have_none(tmp_path: Path) -> None:
     try:
         runtime = await bound(store, READ)
         match = Match(runtime.rules.operations[0], {}, runtime)
-        assert InForce(runtime).fast_path(match, ()) is not None
-        assert InForce(runtime).fast_path(match, (), OUTSIDE_VIEW) is None
+        assert VaultRules(runtime).fast_path(match, ()) is not None
+        assert VaultRules(runtime).fast_path(match, (), OUTSIDE_VIEW) is None
     finally:
         await store.close()
 

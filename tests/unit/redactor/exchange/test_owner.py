@@ -3,7 +3,7 @@ import asyncio
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.owner_protocol import Redact, RulesQuestion, views_of
-from proxy.redactor.exchange.runtime import InForce, Runtime
+from proxy.redactor.exchange.runtime import Runtime, VaultRules
 from proxy.redactor.message import Request
 from proxy.redactor.rules import RuleSet
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW
@@ -51,7 +51,7 @@ async def test_the_next_owner_has_the_rules_that_its_fronts_still_use():
         pair.owner._earlier = memory
         assert await pair.link.knows(version)
         assert memory.used == [version], "the next one has to have them"
-        pair.in_force = InForce(newer.runtime)
+        pair.in_force = VaultRules(newer.runtime)
         memory.runtimes[version] = one.runtime
         pair.owner = VaultOwner(pair.in_force, OwnerTerms("se", b"secret"), memory)
         await pair.lost()

@@ -9,7 +9,7 @@ from pathlib import Path
 from proxy.errors import VaultError
 from proxy.redactor.exchange import reload as module
 from proxy.redactor.exchange.reload import Reloader, RuleFiles
-from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
+from proxy.redactor.exchange.runtime import Runtime, VaultRules, bind_rules
 from proxy.redactor.load import fingerprint as digest
 from proxy.redactor.load import load_rule_set
 from proxy.redactor.rules import RuleSet
@@ -31,7 +31,7 @@ class Watched:
     """A rule file, what is in force, and what looks after it."""
 
     path: Path
-    in_force: InForce
+    in_force: VaultRules
     metrics: Metrics
     reloader: Reloader
     faults: list[VaultError] = field(default_factory=list)
@@ -63,7 +63,7 @@ async def watched(folder: Path, text: str = GOOD) -> Watched:
             raise faults.pop()
         return await bind_rules(rules, one.vault, one.metrics, audit_services())
 
-    in_force = InForce(await adopt(load_rule_set(path)))
+    in_force = VaultRules(await adopt(load_rule_set(path)))
     reloader = Reloader(RuleFiles(path), lambda: load_rule_set(path), adopt, in_force, one.metrics)
     return Watched(path, in_force, one.metrics, reloader, faults)
 
@@ -201,7 +201,7 @@ async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path):
     (tmp_path / "data").symlink_to("a")
     one = await desk()
     path = tmp_path / "data"
-    in_force = InForce(
+    in_force = VaultRules(
         await bind_rules(load_rule_set(path), one.vault, one.metrics, audit_services())
     )
     reloader = Reloader(
@@ -233,7 +233,7 @@ async def test_what_changes_while_an_instance_starts_is_read_again(tmp_path):
 
     first = read()
     path.write_text(OTHER)  # the store lets the start wait
-    in_force = InForce(await adopt(first))
+    in_force = VaultRules(await adopt(first))
     task = asyncio.create_task(Reloader(files, read, adopt, in_force, one.metrics).watch(0.005))
     await eventually(lambda: in_force.runtime.rules.operations[0].label == "POST /q")
     task.cancel()

@@ -5,7 +5,7 @@ from proxy.model.schema import RecordKeys, Schema, records_schema
 from proxy.redactor.exchange.matcher import carries
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import (
-    InForce,
+    VaultRules,
     bind_earlier,
     bind_rules,
     recipe,
@@ -116,7 +116,7 @@ async def test_several_methods_in_headers_are_refused(headers):
 
 
 async def test_a_method_in_the_body_counts_like_one_in_a_header():
-    in_force = InForce((await desk()).runtime)
+    in_force = VaultRules((await desk()).runtime)
     assert in_force.overridable("a", b"/p/1")
     assert not in_force.overridable("a", b"/elsewhere")
     _, created = in_force.match("POST", "a", b"/p", ())
@@ -133,7 +133,7 @@ async def test_a_method_in_the_body_counts_like_one_in_a_header():
 
 async def test_requests_under_way_keep_the_rules_that_matched_them():
     one = await desk()
-    in_force = InForce(one.runtime)
+    in_force = VaultRules(one.runtime)
     _, match = in_force.match("GET", "a", b"/p/1", ())
     assert isinstance(match, Match)
     in_force.runtime = await bind_rules(
@@ -301,7 +301,7 @@ async def searched(one: Desk) -> bytes:
 
 
 async def referred(one: Desk, address: bytes, name: bytes = b"Referer") -> bytes:
-    found = await InForce(one.runtime).redact_headers(
+    found = await VaultRules(one.runtime).redact_headers(
         one.runtime.rules.endpoints[0], "app", ((b"Accept", b"*/*"), (name, address))
     )
     assert found[0] == (b"Accept", b"*/*")

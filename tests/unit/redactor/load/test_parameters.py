@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.redactor.load import load_text
-from proxy.redactor.search_rules import ListSpelling, Parameter
+from proxy.redactor.request_rules import ListSpelling, Parameter
 from tests.support.rules import faults_of, marked, operation_of, with_operations
 from tests.support.table import table
 

@@ -1,5 +1,5 @@
 from proxy.redactor.load import load_text
-from proxy.redactor.search_rules import ListSpelling
+from proxy.redactor.request_rules import ListSpelling
 from tests.support.rules import faults_of, marked, rules_of, with_operations
 from tests.support.table import table
 

@@ -1,6 +1,6 @@
 from proxy.model.schema import Value
 from proxy.redactor.load import load_text
-from proxy.redactor.search_rules import ConditionSource
+from proxy.redactor.request_rules import ConditionSource
 from tests.support.exchanges import rule_text
 
 

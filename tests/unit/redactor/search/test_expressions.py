@@ -12,6 +12,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor.inner_texts import JSON_TEXT, URL_VALUE, Spelling
 from proxy.redactor.json.tree import read_json_value, write_json_value
+from proxy.redactor.request_rules import Parameter
 from proxy.redactor.search.expressions import (
     attribute_at,
     attribute_of,
@@ -19,7 +20,6 @@ from proxy.redactor.search.expressions import (
     read_scim_filter,
 )
 from proxy.redactor.search.sought import SoughtValue
-from proxy.redactor.search_rules import Parameter
 from tests.support.effort import examples
 from tests.support.table import table
 

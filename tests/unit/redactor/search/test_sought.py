@@ -5,6 +5,7 @@ import pytest
 from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.redactor.inner_texts import URL_VALUE
+from proxy.redactor.request_rules import ListSpelling, Parameter, VaultQuestion
 from proxy.redactor.search.sought import (
     Searched,
     field_words,
@@ -15,7 +16,6 @@ from proxy.redactor.search.sought import (
     split_values,
     url_list,
 )
-from proxy.redactor.search_rules import ListSpelling, Parameter, VaultQuestion
 from tests.support.table import table
 
 SEVERAL = Parameter("e", "email", ", ")

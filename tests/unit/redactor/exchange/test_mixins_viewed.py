@@ -8,8 +8,8 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.event_stream import MessageExchange
+from proxy.redactor.exchange.mixins import ViewedExchange
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.exchange.variants import ViewedExchange
 from proxy.redactor.message import RawHeaders, Response
 from proxy.redactor.rules import Verb
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW

@@ -3,8 +3,8 @@ from msgspec import structs
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
-from proxy.redactor.exchange import known_tokens
-from proxy.redactor.exchange.known_tokens import RequestText, WrittenTokens
+from proxy.redactor.exchange import request_tokens
+from proxy.redactor.exchange.request_tokens import RequestText, WrittenTokens
 from proxy.redactor.message import Request
 from proxy.redactor.redact import BodyObject, Spot
 from tests.support.exchanges import USUAL, desk
@@ -234,7 +234,7 @@ def test_escaped_quotes_backslashes_and_slashes() -> None:
 
 
 def test_what_there_is_no_time_for_counts_as_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_tokens, "_BYTES", 1000)
+    monkeypatch.setattr(request_tokens, "_BYTES", 1000)
     words = RequestText(request(body=b"x" * 100))
     assert others(words, "a", "b") == ["a", "b"]
     assert not words.full
@@ -243,7 +243,7 @@ def test_what_there_is_no_time_for_counts_as_said(monkeypatch: pytest.MonkeyPatc
 
 
 def test_parts_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_tokens, "_PART_BYTES", 500)
+    monkeypatch.setattr(request_tokens, "_PART_BYTES", 500)
     words = RequestText(request(body=b"x" * 100))
     assert list(words.others(["a", "b", "x", "c"])) == [["a", "b"], ["c"]]
 
