@@ -15,10 +15,7 @@ import msgspec
 
 from proxy.cli.http_client import HttpAnswer, HttpClient, pause
 from proxy.errors import Code, VaultError
-from proxy.model.schema import Path
-from proxy.redactor.json.tree import read_json_value
-from proxy.redactor.jsonpath import parse_jsonpath
-from proxy.redactor.select import Selection
+from proxy.redactor.tools.adoption import JsonPlace
 from proxy.redactor.tools.adoption_records import ReadRecord, WalkPlan
 
 #: Seconds that one answer may take.
@@ -215,7 +212,7 @@ _NUMBER: Final = re.compile(r"(?<=\")\d+(?=\"$)")
 _LINK: Final = re.compile(
     r'<([^<>]*)>\s*;[^<>]*?\brel\s*=\s*"?(?:[^"<>,;]*\s)?next\b', re.IGNORECASE
 )
-_NEXT: Final = Selection(None, (), [("next",)])
+_NEXT: Final = JsonPlace("$.next")
 _COUNTED: Final = re.compile(r"([^=+$\s]+)([=+])(\d+)")
 _CURSOR: Final = re.compile(r"([^=+$\s]+)=(\$.+)")
 
@@ -227,7 +224,7 @@ class Paging:
         """``ValueError`` for a way that ``PAGING_HELP`` does not list."""
         self.text = text
         self._header = ""
-        self._pointer: Selection | None = None
+        self._pointer: JsonPlace | None = None
         self._parameter, self._number, self._by_record = "", 0, False
         kind, _, name = text.partition(" ")
         if text in ("", "whole"):
@@ -235,15 +232,12 @@ class Paging:
         if kind == "header" and name:
             self._header = name.lower()
         elif text.startswith("$"):
-            self._pointer = Selection(None, (), [_single_place(text)])
+            self._pointer = _single_place(text)
         elif match := _COUNTED.fullmatch(text):
             self._parameter, self._number = match[1], int(match[3])
             self._by_record = match[2] == "+"
         elif match := _CURSOR.fullmatch(text):
-            self._parameter, self._pointer = (
-                match[1],
-                Selection(None, (), [_single_place(match[2])]),
-            )
+            self._parameter, self._pointer = match[1], _single_place(match[2])
         else:
             raise ValueError(f"{text!r} is no way from page to page: {PAGING_HELP}")
 
@@ -269,7 +263,7 @@ class Paging:
         if self._header:
             return _relative(target, _address_in(answer.headers.get(self._header, "")))
         if self._pointer is not None:
-            value = _value_at(self._pointer, answer.body)
+            value = self._pointer.value(answer.body)
             if value and self._parameter:
                 return _with_parameter(target, self._parameter, value)
             return _relative(target, value or "")
@@ -287,13 +281,13 @@ class Paging:
         for name in ("link", "next-page"):
             if address := _address_in(answer.headers.get(name, "")):
                 return _relative(target, address)
-        if (value := _value_at(_NEXT, answer.body)) is not None:
+        if (value := _NEXT.value(answer.body)) is not None:
             return _relative(target, value)
         return None
 
     def is_conclusive(self, answer: HttpAnswer) -> bool:
         """Whether one may know that this page is not followed by another one."""
-        return bool(self.text) or _value_at(_NEXT, answer.body) is not None
+        return bool(self.text) or _NEXT.value(answer.body) is not None
 
 
 class PageTrail:
@@ -347,23 +341,11 @@ PAGING_HELP: Final = (
 )
 
 
-def _single_place(text: str) -> Path:
-    path = parse_jsonpath(text)
-    if not all(isinstance(step, str | int) for step in path):
+def _single_place(text: str) -> JsonPlace:
+    pointer = JsonPlace(text)
+    if not pointer.single:
         raise ValueError(f"{text!r} may lead to several places: {PAGING_HELP}")
-    return path
-
-
-def _value_at(pointer: Selection, body: bytes) -> str | None:
-    """The text at a place; an empty one for null, ``None`` where there is no such place."""
-    try:
-        leaves = pointer.find(body).anchored
-    except VaultError:
-        return None
-    if not leaves:
-        return None
-    value = read_json_value(body[leaves[0].start : leaves[0].end])
-    return "" if value is None else value.text
+    return pointer
 
 
 def _address_in(field: str) -> str:

@@ -44,8 +44,6 @@ from proxy.redactor.json.tree import (
 )
 from proxy.redactor.json.walk import walk, walk_nested
 
-__all__ = ["Leaf", "Located", "Selection", "TreeSelection"]
-
 #: Compiled selections kept; a rule set has two per operation at most.
 _COMPILED = 4096
 #: Documents in a row that no pattern fitted, before only one in so many is tried.

@@ -25,7 +25,7 @@ FACES = {
     "model": 7,
     "net": 25,
     "objectstore": 5,
-    "redactor": 29,  # the two ends of an exchange over processes
+    "redactor": 27,  # the two ends of an exchange over processes
     "storage": 10,
     "telemetry": 4,
     "tokenization": 7,

@@ -82,7 +82,7 @@ FORWARDED = ForwardedHeaders(x_forwarded=True, forwarded=True, via=True)
 WAYS = {
     "fast_path": Way(120, 1 / 3, 1 / 20),
     "behind a front": Way(24, 1 / 3, fronted=True, kept=1 / 6),
-    "behind a front elsewhere": Way(200, 1 / 8, fronted=True, remote=True, kept=1 / 8),
+    "behind a front elsewhere": Way(24, 1 / 8, fronted=True, remote=True, kept=1 / 8),
     "records that expire": Way(68, 1 / 3, 1 / 20, expires="2m"),
     "telling of callers": Way(17, 1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK)),
     "ids of requests": Way(11, 1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK, IDS)),

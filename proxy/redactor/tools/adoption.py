@@ -11,6 +11,8 @@ from typing import NamedTuple
 from proxy.errors import Code, VaultError
 from proxy.model.schema import PathStep
 from proxy.redactor.forks import each_operation
+from proxy.redactor.json.tree import read_json_value
+from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
@@ -23,6 +25,7 @@ from proxy.redactor.rules import (
     RuleSet,
     Verb,
 )
+from proxy.redactor.select import Selection
 from proxy.redactor.tools.adoption_messages import ListTarget, operation_parts, plan_messages
 from proxy.redactor.tools.adoption_records import (
     RecordReader,
@@ -294,3 +297,23 @@ def _unfilled(operation: Operation, params: set[str]) -> str | None:
     return (
         f"its path has a placeholder {{{min(missing)}}} that the list has not" if missing else None
     )
+
+
+class JsonPlace:
+    """A place in bodies of JSON, such as that of the next page; ``ValueError``: it is none."""
+
+    def __init__(self, text: str) -> None:
+        path = parse_jsonpath(text)
+        self.single = all(isinstance(step, str | int) for step in path)  #: one value at most
+        self._find = Selection(None, (), [path]).find
+
+    def value(self, body: bytes) -> str | None:
+        """The text there; an empty one for null, ``None`` where there is no such place."""
+        try:
+            leaves = self._find(body).anchored
+        except VaultError:
+            return None
+        if not leaves:
+            return None
+        value = read_json_value(body[leaves[0].start : leaves[0].end])
+        return "" if value is None else value.text
