@@ -29,7 +29,7 @@ EXERCISED: dict[Word, str] = {
     ("entity", "fields"): "tests/unit/redactor/load/test_entities.py::test_a_field_has_the_shape_of_its_kind_and_the_member_of_its_name",
     ("field", "stored"): "tests/unit/redactor/load/test_entities.py::test_the_schema_of_the_vault_follows_find_and_stored",
     ("on_error", "untold_token"): "tests/unit/redactor/exchange/test_bound_operation.py::test_a_rule_may_show_what_the_id_alone_tells_from_a_value",
-    ("on_error", "unknown_token"): "tests/unit/redactor/exchange/test_known_tokens.py::test_a_look_alike_that_resolves_to_nothing_is_data",
+    ("on_error", "unknown_token"): "tests/unit/redactor/exchange/test_request_tokens.py::test_a_look_alike_that_resolves_to_nothing_is_data",
 }  # fmt: skip
 
 
