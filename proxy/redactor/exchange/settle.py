@@ -316,7 +316,9 @@ def _names_all(pairs: Sequence[tuple[StagedWrite, str]], body: ParsedBody | None
 
 
 def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWrite, str]]:
-    """New records with the ids of an answer's objects: by tokens, else by order."""
+    """New records with the ids of an answer's objects: by tokens, else by order. Of two that show
+    tokens of one record, the one that shows more of them: the other has an equal value.
+    """
     items = body.items
     if len(fresh) == len(items) == 1 and items[0].id is not None:
         return [(fresh[0], items[0].id)]
@@ -328,17 +330,19 @@ def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWr
         for name, values in write.tokens.items():
             for value in values:
                 owners.setdefault((name, value.token), {})[index] = None
-    pairs: dict[int, str] = {}
+    pairs: dict[int, tuple[str, int]] = {}  #: with the number of its tokens that the object shows
     for item in body.items:
         holders = [
             owners[spot] for spot in dict.fromkeys(text_places(item.spots)) if spot in owners
         ]
         common = _common(holders) if holders and item.id is not None else None
-        if item.id is not None and common is not None:
-            pairs.setdefault(common, item.id)
-    if len(ids) == len(fresh) and all(ids[index] == key for index, key in pairs.items()):
+        if item.id is None or common is None:
+            continue
+        if common not in pairs or pairs[common][1] < len(holders):
+            pairs[common] = item.id, len(holders)
+    if len(ids) == len(fresh) and all(ids[index] == key for index, (key, _) in pairs.items()):
         return list(zip(fresh, ids, strict=True))
-    return [(fresh[index], key) for index, key in pairs.items()]
+    return [(fresh[index], key) for index, (key, _) in pairs.items()]
 
 
 def _shown_by(

@@ -15,6 +15,7 @@ CHANGE = 'match: POST /change, update: p, id: "$.ids[*]", request: {object: $.da
 IDS, OBJECTS = 'response: {id: "$.done[*]"}', 'response: {each: "$.done[*]", id: $.id}'
 LIST = '{match: GET /p, read: p, response: {each: "$[*]", id: $.id}}'
 PAGE = "{match: GET /all, read: p, response: {restore: html, only: [name]}}"
+PIN = "{shape: fixed, value: hidden}"
 DOUBT = "nobody knows whether the application took it"
 
 Stored = dict[int, dict[str, Any]]
@@ -41,6 +42,26 @@ def reasons(one: Desk, event: str) -> list[tuple[int, str]]:
     """The number of records and the reason of each line of that event."""
     lines = [line for line in one.audit.lines if line["event"] == event]
     return [(line["count"], line.get("reason", "")) for line in lines]
+
+
+@table("last", [False, True])
+async def test_a_create_of_several_is_the_object_that_shows_all_of_it_and_not_one_with_an_equal_value(
+    last,
+):
+    fields = ("name: {kind: name}", "email: {kind: email}", f"pin: {{kind: text, token: {PIN}}}")
+    bulk = '{match: POST /bulk, create: p, request: {each: "$[*]"}, response: {each: "$[*]", id: $.id}}'
+    one = await desk(USUAL[0], *USUAL[2:], bulk, LIST, fields=fields)
+    ann = {"name": "Ann Alder", "email": "same@x.example", "pin": "1111"}
+    before = {"id": 1} | await one.create(ann, 1)
+    bo, cy = (
+        {**ann, "name": "Bo Birch", "pin": "2222"},
+        {"name": "Cy Cedar", "email": "c@x.example"},
+    )
+    call = await one.send("POST /bulk", [cy, bo])
+    # the first is answered with the record that was there, which has the address of the second
+    answer = [before, {"id": 2, **call.json[1]}]
+    await call.answer(201, answer[::-1] if last else answer)
+    assert await one.shown(answer, "GET /p") == [{"id": 1, **ann}, {"id": 2, **bo}]
 
 
 @table("keep", ["", ", keep: 30d"])
