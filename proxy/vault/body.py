@@ -231,6 +231,20 @@ def newest(values: Iterable[TokenizedValue]) -> int:
     return max((value.number for value in values), default=0)
 
 
+def renumbered(
+    fields: TokenizedFields, start: int
+) -> tuple[dict[str, tuple[TokenizedValue, ...]], int]:
+    """The values under numbers that are free in their new record, and the next free one."""
+    moved: dict[str, tuple[TokenizedValue, ...]] = {}
+    for name, values in fields.items():
+        moved[name] = tuple(
+            TokenizedValue(number, value.text, value.json, value.token, value.token_json)
+            for number, value in enumerate(values, start)
+        )
+        start += len(values)
+    return moved, start
+
+
 def renumbered_versions(versions: Sequence[RecordBody], start: int) -> list[RecordBody]:
     """Values and earlier values of these versions of a record under numbers from ``start`` on.
 

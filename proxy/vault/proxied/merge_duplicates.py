@@ -6,7 +6,7 @@ the change told. An object that shows tokens of the first under the name of the 
 they are one. They are joined in one transaction.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from proxy.crypto.prf import either
 from proxy.offload import give_way
@@ -23,15 +23,14 @@ from proxy.storage.changes import (
     UpdateFile,
 )
 from proxy.storage.rows import Row, RowState, Staged, StagedKind
-from proxy.tokenization.base import Resolution
 from proxy.vault.body import (
     TOKEN_OF,
     RecordBody,
-    TokenizedFields,
     TokenizedValue,
     alike,
     changed,
     next_generation,
+    renumbered,
 )
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import RECORD_ID, keeping, stored_values
@@ -44,13 +43,11 @@ from proxy.vault.proxied.binding import (
     releasing,
 )
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
-from proxy.vault.proxied.recognize import visible_pending
+from proxy.vault.proxied.recognize import TELLING, brought, telling_hashes, visible_pending
 from proxy.vault.records.attachment_metadata import adopted
 from proxy.vault.verdicts import superseded
 
 _TRIES = 8  #: how often a record joins one that changes meanwhile
-#: Tokens that tell their record from others.
-_TELLING = Resolution.SEALED, Resolution.INDEXED
 
 #: The changes that join two records: their ids, the object that shows them as one, where it tells
 #: what is live, and whether another change of the second may be under way.
@@ -108,6 +105,8 @@ async def join_objects(
         if await join_shown(collection, pair, None if overtaken else item, began, joins):
             joined.add(stray.row.rid)
             homed.add(index)
+        elif stray.row.rid in collection.state.at_work:  # and may never get its answer
+            home.brought = brought(stray, home, item)
     left = [  # others of an id join its record later, or end: alone they would outlive it
         (index, stray)
         for index, stray in revealed.loose
@@ -260,7 +259,7 @@ def _are_one(collection: Collection, home: OpenRow, stray: OpenRow, item: Answer
     return stray.row.rid < home.row.rid or any(
         (name, text) in home.values
         and (name, text) not in stray.values
-        and collection.tokenizers[name].resolution in _TELLING
+        and collection.tokenizers[name].resolution in TELLING
         for name, text in item.places
     )
 
@@ -346,14 +345,30 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     collection.observe("reconciled")
 
 
-def telling_hashes(collection: Collection, fields: TokenizedFields) -> list[bytes]:
-    """The hashes of tokens that tell their record from others."""
-    return [
-        collection.token_hash(name, value.token)
-        for name, values in fields.items()
-        for value in values
-        if collection.tokenizers[name].resolution in _TELLING
-    ]
+async def add_brought(collection: Collection, home: OpenRow) -> None:
+    """Put what a create without an answer has brought in doubt of its record, as an update without
+    an answer would be: once later changes have replaced the values that led to the create, no
+    token tells of the others.
+
+    Not while the record is changed; the next answer shows it again.
+    """
+    row, live, at_work = home.row, home.live, collection.state.at_work
+    if row.key is None or row.rid in at_work or any(one.sid in at_work for one, _ in home.staged):
+        return
+    version = adopt(live, *renumbered(home.brought, home.following))
+    now, sid = collection.clock(), collection.context.sequence()
+    one = Staged(sid, row.rid, StagedKind.UPDATE, now, now, True, b"")
+    sealed = collection.sealer.record(row.rid, row.salt).staged(one, version)
+    # a change that has begun since has to notice
+    later = Replace(collection.next_row(row, live), row.version)
+    hashes = tuple(telling_hashes(collection, home.brought))
+    try:
+        await collection.store.commit(collection.table, [later, StageRow(sealed, hashes)])
+    except Conflict:
+        return
+    home.learn(version)
+    home.row, home.brought = later.row._replace(staged=row.staged + 1), {}
+    home.staged = [*home.staged, (one, version)]
 
 
 def _upon(content: RecordBody, version: RecordBody, base: RecordBody) -> RecordBody:
@@ -374,20 +389,6 @@ async def _files(collection: Collection, stray: Row, home: Row) -> list[UpdateFi
     if stray.rid not in files:
         return []
     return adopted(collection, (stray, home), files[stray.rid], files.get(home.rid, ()))
-
-
-def renumbered(
-    fields: Mapping[str, tuple[TokenizedValue, ...]], start: int
-) -> tuple[dict[str, tuple[TokenizedValue, ...]], int]:
-    """The values under numbers that are free in their new record, and the next free one."""
-    moved: dict[str, tuple[TokenizedValue, ...]] = {}
-    for name, values in fields.items():
-        moved[name] = tuple(
-            TokenizedValue(number, value.text, value.json, value.token, value.token_json)
-            for number, value in enumerate(values, start)
-        )
-        start += len(values)
-    return moved, start
 
 
 def _shows(

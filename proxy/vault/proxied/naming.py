@@ -48,9 +48,10 @@ from proxy.vault.proxied.binding import (
     may_be_deleted,
     still_open,
 )
-from proxy.vault.proxied.merge_duplicates import attempts_before, telling_hashes
+from proxy.vault.proxied.merge_duplicates import attempts_before
 from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
 from proxy.vault.proxied.promotion import rebase
+from proxy.vault.proxied.recognize import telling_hashes
 from proxy.vault.verdicts import adopted_values, is_as_before, superseded, tells
 
 _MOST_VERSIONS: Final = 31  #: in doubt, with which a record is still joined: all are judged

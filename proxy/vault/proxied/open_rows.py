@@ -47,6 +47,8 @@ class OpenRow(msgspec.Struct):
     live: RecordBody
     staged: list[tuple[Staged, RecordBody | None]] = []
     name: str | None = None  #: its key, where that is open already
+    #: what an object shows of it that a create without an answer has brought
+    brought: TokenizedFields = msgspec.field(default_factory=dict)
     _repeats: bool = False
     _values: dict[tuple[str, str], Value] | None = None
     _texts: frozenset[str] | None = None
@@ -131,7 +133,8 @@ class Revealed(NamedTuple):
     @property
     def may_decide(self) -> bool:
         """Whether the answer may decide something that is in doubt."""
-        return bool(self.loose or self.pending) or any(row and row.staged for row in self.rows)
+        rows = (row for row in self.rows if row is not None)
+        return bool(self.loose or self.pending) or any(one.staged or one.brought for one in rows)
 
 
 async def open_current(

@@ -17,6 +17,7 @@ from proxy.vault.body import (
     changed,
     pack,
     pack_plain,
+    renumbered,
     tokens_of,
 )
 from proxy.vault.collection import LONG, Collection
@@ -29,7 +30,6 @@ from proxy.vault.proxied.binding import (
     is_promised_alone,
     is_unsure_mark,
 )
-from proxy.vault.proxied.merge_duplicates import renumbered
 from proxy.vault.proxied.token_entries import outdated, unneeded, with_entries
 from proxy.vault.verdicts import adopted_values, tells
 

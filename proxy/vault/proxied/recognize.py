@@ -7,13 +7,15 @@ from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.rows import TOKEN_RIDS, RowState
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import changed
+from proxy.vault.body import TokenizedFields, changed
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_tokens import other_spellings
 from proxy.vault.earlier_values import RECORD_ID
 from proxy.vault.erasure import FieldToken, tokens_of_marks, with_expired
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 
+#: Tokens that tell their record from others.
+TELLING = Resolution.SEALED, Resolution.INDEXED
 #: The number of no token of an object, but of its id.
 OF_ID = -1
 
@@ -56,10 +58,12 @@ def recognize(
         if not alone:
             named = home if home is not None and home.row.key is not None else None
             pair = named, result.values[index]
-            newer = [one for one in several if named is not None and one.row.rid > named.row.rid]
-            several = [one for one in several if one not in newer]
-            several = _best(collection, objects[index], several, pair)
-            if not several and len(newer := _best(collection, objects[index], newer, pair)) == 1:
+            best = _best(collection, objects[index], several, pair)
+            newer = [one for one in best if named is not None and one.row.rid > named.row.rid]
+            several = [one for one in best if one not in newer]
+            if several:
+                several = _best(collection, objects[index], several, pair)
+            elif len(newer) == 1:
                 _add_part(collection, objects[index], newer[0], pair)
         if ident is None and len(several) == 1:
             result.rows[index] = home or several[0]
@@ -99,6 +103,19 @@ def _add_part(
     for number, (name, text) in enumerate(item.places):
         if values[number] is None or name in newer:
             values[number] = find(part, name, text) or values[number]
+    if named is not None and _lone(part, named, item) > 1:
+        named.brought = brought(part, named, item, newer)
+
+
+def brought(
+    part: OpenRow, named: OpenRow, item: AnswerObject, newer: Container[str] = ()
+) -> TokenizedFields:
+    """What an object shows of the first record and not of the second, which has its id, and of
+    these fields (``newer``) also where both have the token.
+    """
+    own = {token for token in named.values if token[0] not in newer}
+    shown = {token[0] for token in item.places if token in part.values and token not in own}
+    return {name: values for name, values in part.live.values.items() if name in shown}
 
 
 def _lone(part: OpenRow, named: OpenRow, item: AnswerObject) -> int:
@@ -181,7 +198,7 @@ def _has_own(collection: Collection, record: OpenRow, replaced: Container[str]) 
     return any(
         (tokenizer := collection.tokenizers.get(field)) is not None
         and not tokenizer.same
-        and tokenizer.resolution in (Resolution.SEALED, Resolution.INDEXED)
+        and tokenizer.resolution in TELLING
         for field in record.live.values
         if field not in replaced
     )
@@ -190,6 +207,16 @@ def _has_own(collection: Collection, record: OpenRow, replaced: Container[str]) 
 def find(opened: OpenRow | None, name: str, text: str) -> Value | None:
     """The value of a token in one record, in the field that it was made for."""
     return None if opened is None else opened.values.get((name, text))
+
+
+def telling_hashes(collection: Collection, fields: TokenizedFields) -> list[bytes]:
+    """The hashes of tokens that tell their record from others."""
+    return [
+        collection.token_hash(name, value.token)
+        for name, values in fields.items()
+        for value in values
+        if collection.tokenizers[name].resolution in TELLING
+    ]
 
 
 def is_shared(collection: Collection, name: str) -> bool:
