@@ -43,7 +43,7 @@ from proxy.vault.proxied.binding import (
     releasing,
 )
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
-from proxy.vault.proxied.recognize import TELLING, brought, telling_hashes, visible_pending
+from proxy.vault.proxied.recognize import TELLING, bring, telling_hashes, visible_pending
 from proxy.vault.records.attachment_metadata import adopted
 from proxy.vault.verdicts import superseded
 
@@ -106,7 +106,7 @@ async def join_objects(
             joined.add(stray.row.rid)
             homed.add(index)
         elif stray.row.rid in collection.state.at_work:  # and may never get its answer
-            home.brought = brought(stray, home, item)
+            bring(stray, home, item)
     left = [  # others of an id join its record later, or end: alone they would outlive it
         (index, stray)
         for index, stray in revealed.loose
@@ -347,8 +347,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
 
 async def add_brought(collection: Collection, home: OpenRow) -> None:
     """Put what a create without an answer has brought in doubt of its record, as an update without
-    an answer would be: once later changes have replaced the values that led to the create, no
-    token tells of the others.
+    an answer would be: later changes may replace the values that led to the create.
 
     Not while the record is changed; the next answer shows it again.
     """
@@ -359,9 +358,9 @@ async def add_brought(collection: Collection, home: OpenRow) -> None:
     now, sid = collection.clock(), collection.context.sequence()
     one = Staged(sid, row.rid, StagedKind.UPDATE, now, now, True, b"")
     sealed = collection.sealer.record(row.rid, row.salt).staged(one, version)
+    hashes = tuple(telling_hashes(collection, home.brought))
     # a change that has begun since has to notice
     later = Replace(collection.next_row(row, live), row.version)
-    hashes = tuple(telling_hashes(collection, home.brought))
     try:
         await collection.store.commit(collection.table, [later, StageRow(sealed, hashes)])
     except Conflict:

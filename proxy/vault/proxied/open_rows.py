@@ -47,8 +47,7 @@ class OpenRow(msgspec.Struct):
     live: RecordBody
     staged: list[tuple[Staged, RecordBody | None]] = []
     name: str | None = None  #: its key, where that is open already
-    #: what an object shows of it that a create without an answer has brought
-    brought: TokenizedFields = msgspec.field(default_factory=dict)
+    brought: TokenizedFields = {}  #: what an object shows of a create that has got no answer
     _repeats: bool = False
     _values: dict[tuple[str, str], Value] | None = None
     _texts: frozenset[str] | None = None
@@ -115,8 +114,7 @@ class OpenRow(msgspec.Struct):
 
 
 class Revealed(NamedTuple):
-    """The values by object and place (``None``: not ours, stays as it is), and what reconciling has
-    to know.
+    """The values by object and place (``None``: not ours, stays as it is), and what else is known.
 
     ``rows``: the record that each object is, as far as one look tells. ``loose``: records without a
     name that gave an object one of its values, with the number of the object.
@@ -126,15 +124,14 @@ class Revealed(NamedTuple):
     rows: list[OpenRow | None]
     loose: list[tuple[int, OpenRow]]
     opened: dict[int, OpenRow]  #: every record that was looked at, by its number
-    #: pending records that alone have a shown token, with the number of the object, whether or not
-    #: they are that object
+    #: pending records that alone have a shown token, with an object's number: they may be another
     pending: list[tuple[int, OpenRow]]
 
     @property
     def may_decide(self) -> bool:
         """Whether the answer may decide something that is in doubt."""
-        rows = (row for row in self.rows if row is not None)
-        return bool(self.loose or self.pending) or any(one.staged or one.brought for one in rows)
+        open_yet = (row and (row.staged or row.brought) for row in self.rows)
+        return bool(self.loose or self.pending) or any(open_yet)
 
 
 async def open_current(

@@ -104,18 +104,16 @@ def _add_part(
         if values[number] is None or name in newer:
             values[number] = find(part, name, text) or values[number]
     if named is not None and _lone(part, named, item) > 1:
-        named.brought = brought(part, named, item, newer)
+        bring(part, named, item, newer)
 
 
-def brought(
-    part: OpenRow, named: OpenRow, item: AnswerObject, newer: Container[str] = ()
-) -> TokenizedFields:
-    """What an object shows of the first record and not of the second, which has its id, and of
-    these fields (``newer``) also where both have the token.
+def bring(part: OpenRow, home: OpenRow, item: AnswerObject, newer: Container[str] = ()) -> None:
+    """Note what an object shows of ``part`` and not of ``home``, which has its id, and of these
+    fields (``newer``) also where both have the token (``add_brought``).
     """
-    own = {token for token in named.values if token[0] not in newer}
+    own = {token for token in home.values if token[0] not in newer}
     shown = {token[0] for token in item.places if token in part.values and token not in own}
-    return {name: values for name, values in part.live.values.items() if name in shown}
+    home.brought = {name: of for name, of in part.live.values.items() if name in shown}
 
 
 def _lone(part: OpenRow, named: OpenRow, item: AnswerObject) -> int:

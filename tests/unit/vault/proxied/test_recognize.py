@@ -75,6 +75,51 @@ async def test_what_a_record_has_of_a_lost_upsert_is_told_by_a_token_of_equal_va
     assert await one.shown(held) == wanted
 
 
+@table("led", ["email", "name"])
+@table("answered", [False, True])
+async def test_what_is_left_of_a_lost_upsert_is_told_once_later_changes_have_replaced_what_led_to_it(
+    led: str, answered: bool
+) -> None:
+    """Of its date alone no token tells: an answer before has put it in doubt of the record."""
+    one = await desk_of(rule_text(*USUAL, fields=FIELDS))
+    stored = await one.create({"name": "Ann", "email": "ann@example.se", "born": "1950-05-05"})
+    lost = await one.send("POST /p", {"name": "Cy", "email": "cy@example.se", "born": "1960-06-06"})
+    if answered:
+        await lost.exchange.failed(True)
+    one.clock.advance(1)
+    other = "name" if led == "email" else "email"
+    changes = [{other: "Bo" if other == "name" else "bo@example.se"}, {led: "dy@example.se"}]
+    wanted = {"born": "1960-06-06", led: "cy@example.se" if led == "email" else "Cy"}
+    held = {**stored, **lost.json}
+    for change in changes:
+        update = await one.send("PATCH /p/1", change)
+        held, wanted = {**held, **update.json}, {**wanted, **change}
+        assert await update.seen(200, held) == {"id": 1, **wanted}
+        one.clock.advance(1)
+    if not answered:
+        await lost.exchange.failed(False)
+    one.clock.advance(1)
+    assert await one.shown(held) == {"id": 1, **wanted}
+
+
+@table("nearer", ["email", "email, born"])
+async def test_of_two_lost_creates_with_an_equal_value_the_object_is_that_which_explains_more(
+    nearer: str,
+) -> None:
+    one = await desk_of(rule_text(*USUAL, fields=FIELDS))
+    earlier = await one.send("POST /p", {"email": "cy@example.se", "phone": "08-123 456 78"})
+    await earlier.exchange.failed(True)
+    before = {"name": "Ann", "email": "ann@example.se", "born": "1950-05-05"}
+    stored = await one.create(before)
+    lost = await one.send("POST /p", {"name": "Cy", "email": "cy@example.se", "born": "1960-06-06"})
+    await lost.exchange.failed(True)
+    one.clock.advance(1)
+    names = nearer.split(", ")
+    held = {**stored, **{name: lost.json[name] for name in names}}
+    sent = {"email": "cy@example.se", "born": "1960-06-06"}
+    assert await one.shown(held) == {"id": 1, **before, **{name: sent[name] for name in names}}
+
+
 async def test_a_record_that_becomes_a_part_of_another_while_it_is_looked_up_is_found_there() -> (
     None
 ):
