@@ -43,7 +43,7 @@ from proxy.vault.proxied.binding import (
     releasing,
 )
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
-from proxy.vault.proxied.recognize import TELLING, bring, telling_hashes, visible_pending
+from proxy.vault.proxied.recognize import TELLING, note_lost_values, telling_hashes, visible_pending
 from proxy.vault.records.attachment_metadata import adopted
 from proxy.vault.verdicts import superseded
 
@@ -106,7 +106,7 @@ async def join_objects(
             joined.add(stray.row.rid)
             homed.add(index)
         elif stray.row.rid in collection.state.at_work:  # and may never get its answer
-            bring(stray, home, item)
+            note_lost_values(stray, home, item)
     left = [  # others of an id join its record later, or end: alone they would outlive it
         (index, stray)
         for index, stray in revealed.loose
@@ -345,7 +345,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     collection.observe("reconciled")
 
 
-async def add_brought(collection: Collection, home: OpenRow) -> None:
+async def stage_lost_values(collection: Collection, home: OpenRow) -> None:
     """Put what a create without an answer has brought in doubt of its record, as an update without
     an answer would be: later changes may replace the values that led to the create.
 
@@ -354,11 +354,11 @@ async def add_brought(collection: Collection, home: OpenRow) -> None:
     row, live, at_work = home.row, home.live, collection.state.at_work
     if row.key is None or row.rid in at_work or any(one.sid in at_work for one, _ in home.staged):
         return
-    version = adopt(live, *renumbered(home.brought, home.following))
+    version = adopt(live, *renumbered(home.lost_values, home.following))
     now, sid = collection.clock(), collection.context.sequence()
     one = Staged(sid, row.rid, StagedKind.UPDATE, now, now, True, b"")
     sealed = collection.sealer.record(row.rid, row.salt).staged(one, version)
-    hashes = tuple(telling_hashes(collection, home.brought))
+    hashes = tuple(telling_hashes(collection, home.lost_values))
     # a change that has begun since has to notice
     later = Replace(collection.next_row(row, live), row.version)
     try:
@@ -366,7 +366,7 @@ async def add_brought(collection: Collection, home: OpenRow) -> None:
     except Conflict:
         return
     home.learn(version)
-    home.row, home.brought = later.row._replace(staged=row.staged + 1), {}
+    home.row, home.lost_values = later.row._replace(staged=row.staged + 1), {}
     home.staged = [*home.staged, (one, version)]
 
 

@@ -47,7 +47,7 @@ class OpenRow(msgspec.Struct):
     live: RecordBody
     staged: list[tuple[Staged, RecordBody | None]] = []
     name: str | None = None  #: its key, where that is open already
-    brought: TokenizedFields = {}  #: what an object shows of a create that has got no answer
+    lost_values: TokenizedFields = {}  #: what an object shows of a create that has got no answer
     _repeats: bool = False
     _values: dict[tuple[str, str], Value] | None = None
     _texts: frozenset[str] | None = None
@@ -130,7 +130,7 @@ class Revealed(NamedTuple):
     @property
     def may_decide(self) -> bool:
         """Whether the answer may decide something that is in doubt."""
-        open_yet = (row and (row.staged or row.brought) for row in self.rows)
+        open_yet = (row and (row.staged or row.lost_values) for row in self.rows)
         return bool(self.loose or self.pending) or any(open_yet)
 
 

@@ -104,16 +104,18 @@ def _add_part(
         if values[number] is None or name in newer:
             values[number] = find(part, name, text) or values[number]
     if named is not None and _lone(part, named, item) > 1:
-        bring(part, named, item, newer)
+        note_lost_values(part, named, item, newer)
 
 
-def bring(part: OpenRow, home: OpenRow, item: AnswerObject, newer: Container[str] = ()) -> None:
+def note_lost_values(
+    part: OpenRow, home: OpenRow, item: AnswerObject, newer: Container[str] = ()
+) -> None:
     """Note what an object shows of ``part`` and not of ``home``, which has its id, and of these
-    fields (``newer``) also where both have the token (``add_brought``).
+    fields (``newer``) also where both have the token (``stage_lost_values``).
     """
     own = {token for token in home.values if token[0] not in newer}
-    shown = {token[0] for token in item.places if token in part.values and token not in own}
-    home.brought = {name: of for name, of in part.live.values.items() if name in shown}
+    names = {token[0] for token in item.places if token in part.values and token not in own}
+    home.lost_values = {name: of for name, of in part.live.values.items() if name in names}
 
 
 def _lone(part: OpenRow, named: OpenRow, item: AnswerObject) -> int:

@@ -24,11 +24,11 @@ from proxy.vault.earlier_values import keeping, marked_values
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import is_over, is_promised, is_unsure_mark, removes
 from proxy.vault.proxied.merge_duplicates import (
-    add_brought,
     gone_since,
     join_objects,
     join_shown,
     keep,
+    stage_lost_values,
 )
 from proxy.vault.proxied.naming import Displacement, bind_shown
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
@@ -59,8 +59,8 @@ async def reconcile_objects(
     if revealed.loose or revealed.pending:
         joins = partial(_joins, collection)
         rows[:], left = await join_objects(collection, objects, revealed, began, joins)
-    for one in [row for row in rows if row is not None and row.brought]:
-        await add_brought(collection, one)
+    for one in [row for row in rows if row is not None and row.lost_values]:
+        await stage_lost_values(collection, one)
     decided, bound, undecided = set[int](), set[int](), set[str]()
     for index, (item, row) in enumerate(zip(objects, rows, strict=True), 1):
         if index % STRIDE == 0 and busy():
