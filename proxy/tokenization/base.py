@@ -9,7 +9,7 @@ import enum
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from proxy.model.schema import Value
 
@@ -22,6 +22,10 @@ class Resolution(enum.Enum):
     INDEXED = "indexed"  #: by an index of keyed hashes of tokens; unique unless ``same``
     BY_RECORD = "by_record"  #: too small to be unique: by the record's id and the field
     CLEAR = "clear"  #: no token: the value itself passes (shape ``plain``)
+
+
+#: Tokens that tell their record from others.
+TELLS_RECORD: Final = Resolution.SEALED, Resolution.INDEXED
 
 
 class TokenKeys(Protocol):

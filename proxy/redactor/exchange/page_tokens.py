@@ -23,7 +23,7 @@ from proxy.redactor.message import Request, Response
 from proxy.redactor.pages import NamedText, named_texts, text
 from proxy.redactor.restore import Edit, EscapingKinds, candidates, untouched
 from proxy.redactor.rules import Verb
-from proxy.tokenization.base import Resolution
+from proxy.tokenization.base import TELLS_RECORD, Resolution
 from proxy.tokenization.digits import INDEXED_DIGITS, NUMBER_IN_TEXT, digits_of
 from proxy.tokenization.normalize import calling_codes
 from proxy.vault.proxied import (
@@ -39,8 +39,6 @@ from proxy.vault.proxied import (
 
 #: Tokens on a page about one record; one with more of them is about others as well.
 MOST_QUOTED = 500
-#: How tokens resolve that are found in running text.
-_TELLING = (Resolution.SEALED, Resolution.INDEXED)
 
 
 #: What may stand between the digits of a number in a page, a byte for each character.
@@ -232,7 +230,7 @@ async def nameless_record(
     rows = (await collection.by_key(keys)).values() if anywhere.opened else ()
     named = (await open_with_staged(collection, (), rows)).values()
     shapes = collection.tokenizers
-    telling = {name for name in names if shapes[name].resolution in _TELLING}
+    telling = {name for name in names if shapes[name].resolution in TELLS_RECORD}
     taken = {name for one in named for name, _ in one.values}
     await collection.state.look()
     texts, whole, key = {*tokens}, list[OpenRow](), collection.key_hash(keys[0])

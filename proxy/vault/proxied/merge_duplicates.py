@@ -23,6 +23,7 @@ from proxy.storage.changes import (
     UpdateFile,
 )
 from proxy.storage.rows import Row, RowState, Staged, StagedKind
+from proxy.tokenization.base import TELLS_RECORD
 from proxy.vault.body import (
     TOKEN_OF,
     RecordBody,
@@ -43,7 +44,7 @@ from proxy.vault.proxied.binding import (
     releasing,
 )
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
-from proxy.vault.proxied.recognize import TELLING, note_lost_values, telling_hashes, visible_pending
+from proxy.vault.proxied.recognize import note_lost_values, telling_hashes, visible_pending
 from proxy.vault.records.attachment_metadata import adopted
 from proxy.vault.verdicts import superseded
 
@@ -259,7 +260,7 @@ def _are_one(collection: Collection, home: OpenRow, stray: OpenRow, item: Answer
     return stray.row.rid < home.row.rid or any(
         (name, text) in home.values
         and (name, text) not in stray.values
-        and collection.tokenizers[name].resolution in TELLING
+        and collection.tokenizers[name].resolution in TELLS_RECORD
         for name, text in item.places
     )
 

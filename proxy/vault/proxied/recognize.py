@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.rows import TOKEN_RIDS, RowState
-from proxy.tokenization.base import Resolution
+from proxy.tokenization.base import TELLS_RECORD, Resolution
 from proxy.vault.body import TokenizedFields, changed
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_tokens import other_spellings
@@ -14,8 +14,6 @@ from proxy.vault.earlier_values import RECORD_ID
 from proxy.vault.erasure import FieldToken, tokens_of_marks, with_expired
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 
-#: Tokens that tell their record from others.
-TELLING = Resolution.SEALED, Resolution.INDEXED
 #: The number of no token of an object, but of its id.
 OF_ID = -1
 
@@ -198,7 +196,7 @@ def _has_own(collection: Collection, record: OpenRow, replaced: Container[str]) 
     return any(
         (tokenizer := collection.tokenizers.get(field)) is not None
         and not tokenizer.same
-        and tokenizer.resolution in TELLING
+        and tokenizer.resolution in TELLS_RECORD
         for field in record.live.values
         if field not in replaced
     )
@@ -215,7 +213,7 @@ def telling_hashes(collection: Collection, fields: TokenizedFields) -> list[byte
         collection.token_hash(name, value.token)
         for name, values in fields.items()
         for value in values
-        if collection.tokenizers[name].resolution in TELLING
+        if collection.tokenizers[name].resolution in TELLS_RECORD
     ]
 
 
