@@ -161,6 +161,7 @@ class TableState:
     columns: OpenColumns = field(default_factory=OpenColumns)  #: what bodies of the table bind
     #: record and staging ids of exchanges under way here
     in_flight: set[int] = field(default_factory=set)
+    begun: dict[str | None, int] = field(default_factory=dict)  #: of these, new ones by their ids
     at_work: Container[int] = field(init=False)  #: of all replicas, as ``look`` found it last
     #: names of records deleted, unknown to the vault, while others were being made, and when
     gone: dict[bytes, int] = field(default_factory=dict)
@@ -179,8 +180,7 @@ class TableState:
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them
     reported: set[int] = field(default_factory=set)
-    #: records of which an update may have been refused: searches of the vault look at earlier
-    #: versions, too
+    #: records of which an update may have been refused: searches look at earlier versions, too
     unsure: dict[int, None] = field(default_factory=dict)
     #: records without an id that a page about one has shown in full, by the hash of the id that it
     #: was asked for by: other pages of that may show a part

@@ -130,8 +130,7 @@ def insert_at_once(
     binding = collection.state.columns.bind(now, now, expires, cells)
     values = content.values, content.following
     salt, (body, statement), sealer = collection.sealer.begin(rid, values, binding, now)
-    pending = RowState.PENDING
-    row = Row(rid, None, statement, pending, 1, now, now, expires, salt, body, cells, 0)
+    row = Row(rid, None, statement, RowState.PENDING, 1, now, now, expires, salt, body, cells, 0)
     write = StagedWrite(rid, content, tokens, None, salt=salt, sealer=sealer)
     return write, Insert(row, (*entries[0], *entries[1]), tuple(entries[1]))
 
@@ -338,6 +337,7 @@ def forget_staged(collection: Collection, writes: Sequence[StagedWrite]) -> None
     state = collection.state
     for write in writes:
         state.in_flight.discard(write.rid)
+        state.begun.pop(write.key, None)
         if write.sid is not None:
             state.in_flight.discard(write.sid)
     if not state.in_flight and (state.gone or state.named):

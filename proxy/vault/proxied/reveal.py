@@ -88,10 +88,15 @@ async def reveal_others(
     carried = {rid for row in marks for rid in row if rid is not None}
     ids = dict.fromkeys(item.id for item in objects if item.id is not None)
     by_id = await collection.by_key(ids) if ids else {}
+    # an update of a record that the vault does not know has its id, and the row not yet
+    begun = collection.state.begun
+    started = {one: begun[one] for one in ids if one in begun and one not in by_id} if begun else {}
+    carried.update(started.values())
     opened = await open_with_staged(collection, carried, by_id.values())
     if not carried <= opened.keys():
         by_id.update(await _by_names(collection, objects, marks, opened))
-    at = {ident: opened.get(row.rid) for ident, row in by_id.items()}
+    at = {ident: opened.get(rid) for ident, rid in started.items()}
+    at.update((ident, opened.get(row.rid)) for ident, row in by_id.items())
     # one that a token carries may have got the id since that was looked up
     read = {row.rid for row in by_id.values()}
     at.update((one.name, one) for one in opened.values() if one.name and one.row.rid not in read)
@@ -173,10 +178,9 @@ def _is_respelled(collection: Collection, token: FieldToken, tokens: Iterable[Fi
 def _unresolved(
     item: AnswerObject, result: Revealed, index: int
 ) -> Iterator[tuple[int, FieldToken]]:
-    """The places that nothing resolved, of fields of which the object's record has no value."""
-    home = result.rows[index]
+    """The places that nothing resolved."""
     for number, (token, value) in enumerate(zip(item.places, result.values[index], strict=True)):
-        if value is None and (home is None or not home.live.values.get(token[0])):
+        if value is None:
             yield number, token
 
 

@@ -327,6 +327,7 @@ async def _stage(
             begun.append(item.rid)
     begun += [item.sid for item in writes if item.sid is not None]
     flight.update(begun)
+    collection.state.begun.update((one.key, one.rid) for one in writes if one.row is None)
     staged = len(changes)
     if begun and collection.state.replicas is not None:
         changes.append(Underway(begun=tuple(begun)))

@@ -72,6 +72,24 @@ async def test_every_token_of_a_deleted_record_stands_for_no_value() -> None:
         assert await shown(made, None, {name: tokens[name]}) == {name: ""}
 
 
+@table("name", list(ANN))
+async def test_a_record_that_is_written_again_shows_what_is_new_and_no_erased_token(name) -> None:
+    """Also while that is under way: the application may have answered a reader before or after."""
+    made = await make_bench()
+    ann = await add(made, "17", **ANN)
+    await erase(made, "17")
+    text = {**ANN, "born": "2001-12-24", "name": "Eve", "phone": "+46709998877"}[name]
+    (write,) = await stage_updates(made.people, [("17", draft(**{name: text}))])
+    new = {name: write.tokens[name][0].token}
+    for step in ("under way", "done"):
+        assert await shown(made, "17", new) == {name: text}, step
+        if new != {name: ann[name]}:  # a token that equal values have
+            assert await shown(made, "17", {name: ann[name]}) == {name: ""}, step
+        if step == "under way":
+            await bind(made.people, [(write, "17")])
+    assert not made.people.state.begun
+
+
 async def test_small_tokens_are_those_of_their_record_alone() -> None:
     made = await make_bench()
     ann = await add(made, "17", **ANN)
