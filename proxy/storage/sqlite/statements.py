@@ -216,14 +216,17 @@ def used_parts(connection: Connection, table: str) -> Used:
 
 
 def create_table(layout: TableLayout) -> list[str]:
-    """The statements that make the tables of a layout, without its columns."""
+    """The statements that make the tables of a layout, with its columns: to add one later takes
+    SQLite a reading of the whole schema.
+    """
     table = layout.table
+    own = "".join(f", {_declared(column)}" for column in layout.columns)
     rows = (
         f"CREATE TABLE r_{table} (rid INTEGER PRIMARY KEY, key BLOB, key_sealed BLOB, state "
         "INTEGER NOT NULL,"
         " version INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, "
         "expires_at INTEGER,"
-        " salt BLOB NOT NULL, body BLOB NOT NULL)"
+        f" salt BLOB NOT NULL, body BLOB NOT NULL{own})"
     )
     staged = (
         f"CREATE TABLE s_{table} (sid INTEGER PRIMARY KEY, rid INTEGER NOT NULL, kind INTEGER "
@@ -244,6 +247,7 @@ def create_table(layout: TableLayout) -> list[str]:
         f"CREATE TABLE t_{table} (hash BLOB, rid INTEGER, PRIMARY KEY (hash, rid)) WITHOUT ROWID",
         f"CREATE INDEX it_{table} ON t_{table} (rid)",
         *create_aux_tables(table),
+        *(_index(table, column) for column in layout.columns),
         f"INSERT INTO tables (name, rows) VALUES ('{table}', 0)",
     ]
 
@@ -253,15 +257,18 @@ DECLARED = {"hash": "BLOB", "text": "TEXT", "integer": "INTEGER", "decimal": "DE
 
 
 def add_column(table: str, column: Column) -> list[str]:
-    """The statements that give a table one more column and its index.
+    """The statements that give a table one more column and its index."""
+    return [f"ALTER TABLE r_{table} ADD COLUMN {_declared(column)}", _index(table, column)]
 
-    A hash is only ever asked for by its value.
-    """
+
+def _declared(column: Column) -> str:
+    return f"x_{column.name} {DECLARED[column.type]}"
+
+
+def _index(table: str, column: Column) -> str:
+    """Create the index of a column. A hash is only ever asked for by its value."""
     where = f" WHERE x_{column.name} IS NOT NULL" if column.type == "hash" else ""
-    return [
-        f"ALTER TABLE r_{table} ADD COLUMN x_{column.name} {DECLARED[column.type]}",
-        f'CREATE INDEX "ix_{table}.{column.name}" ON r_{table} (x_{column.name}){where}',
-    ]
+    return f'CREATE INDEX "ix_{table}.{column.name}" ON r_{table} (x_{column.name}){where}'
 
 
 # Tables and columns that come online while the store is in use.
@@ -301,12 +308,12 @@ def make(connection: Connection, layout: TableLayout) -> None:
     """Create missing parts of the layout, inside the caller's transaction. Idempotent."""
     present = table_columns(connection, layout.table)
     if present is None:
-        for statement in create_table(layout):
-            connection.execute(statement)
-    for column in layout.columns:
-        if column.name not in (present or {}):
-            for statement in add_column(layout.table, column):
-                connection.execute(statement)
+        missing = create_table(layout)
+    else:
+        added = [column for column in layout.columns if column.name not in present]
+        missing = [text for column in added for text in add_column(layout.table, column)]
+    for statement in missing:
+        connection.execute(statement)
 
 
 def statements(connection: Connection, layout: TableLayout, used: Used | None = None) -> Statements:

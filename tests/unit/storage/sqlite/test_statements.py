@@ -156,6 +156,22 @@ def test_make_is_idempotent_and_adds_what_is_missing() -> None:
     connection.close()
 
 
+def test_a_table_with_its_columns_is_as_if_they_had_come_later() -> None:
+    whole, later = connect(), connect()
+    for connection in (whole, later):
+        drop_table(connection, TABLE)
+    make(whole, LAYOUT)
+    for count in range(len(COLUMNS) + 1):
+        make(later, TableLayout(TABLE, COLUMNS[:count]))
+    for text in (
+        f"SELECT * FROM pragma_table_xinfo('r_{TABLE}')",
+        "SELECT name FROM sqlite_schema ORDER BY name",
+    ):
+        assert whole.execute(text).fetchall() == later.execute(text).fetchall()
+    whole.close()
+    later.close()
+
+
 def test_a_table_that_is_not_there_has_no_columns() -> None:
     connection = connect()
     assert table_columns(connection, "none") is None
