@@ -267,6 +267,8 @@ _TRIM_SECONDS: Final = 1.0
 #: objects. Requests make no cycles, so it may run rarely and on few objects, since it stops the
 #: process: 30,000 take some 4 ms. Only ``collect_often`` runs it on all objects.
 _COLLECT: Final = (10_000, 2, 1_000_000)
+#: Seconds from the start until it is counted what lives as long as the process.
+_COUNTED: Final = 5.0
 #: Seconds between two such runs, and how many of them are skipped at most during long work.
 _COLLECTED: Final = 60.0
 _SKIPPED: Final = 10
@@ -287,6 +289,7 @@ def settle_memory() -> None:
 
 async def collect_often() -> None:
     """Collect cycles among all objects now and then, in a moment without long work; for ever."""
+    await asyncio.sleep(_COUNTED)  # counting takes some ten milliseconds: not before first callers
     skipped, aside = 0, gc.get_freeze_count()
     while True:
         await asyncio.sleep(_COLLECTED)
