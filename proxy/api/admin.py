@@ -236,7 +236,6 @@ def _policy_faults(names: Any, space: EnvironmentServices | None) -> list[Detail
 
 
 def _role_faults(at: str, roles: Any, names: Sequence[str]) -> list[Detail]:
-    """List the faults of an array of roles."""
     words = ", ".join(names)
     if not isinstance(roles, list):
         return [Detail(at, f"Has to be an array of some of {words}.")]

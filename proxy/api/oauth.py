@@ -3,7 +3,8 @@
 Their errors are those of RFC 6749, not problem documents.
 """
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from proxy.api import wire
 from proxy.api.connection import caller
@@ -22,24 +23,12 @@ _CACHED: Final = {"Cache-Control": "public, max-age=300"}
 
 async def token(call: ApiRequest) -> ApiResponse:
     """An access token by client credentials (RFC 6749, section 4.4)."""
-    try:
-        answer = await call.services.auth.token(
-            call.body, _authorization(call), _address(call), call.audit
-        )
-    except OAuthError as error:
-        return _error_answer(error)
-    return wire.json_answer(200, answer)._replace(headers=_NOT_CACHED)
+    return await _answered(call, call.services.auth.token)
 
 
 async def introspect(call: ApiRequest) -> ApiResponse:
     """Return whether a token is valid, and its claims (RFC 7662)."""
-    try:
-        answer = await call.services.auth.introspection(
-            call.body, _authorization(call), _address(call), call.audit
-        )
-    except OAuthError as error:
-        return _error_answer(error)
-    return wire.json_answer(200, answer)._replace(headers=_NOT_CACHED)
+    return await _answered(call, call.services.auth.introspection)
 
 
 async def metadata(call: ApiRequest) -> ApiResponse:
@@ -75,6 +64,17 @@ def oauth_refusal(error: VaultError) -> ApiResponse:
     return _error_answer(refusal)
 
 
+async def _answered(call: ApiRequest, ask: Callable[..., Awaitable[Any]]) -> ApiResponse:
+    sent = call.request.headers.getall("Authorization", ())
+    authorization = ", ".join(sent) if sent else None  # several are invalid
+    address = caller(call.request, call.services.trusted)
+    try:
+        answer = await ask(call.body, authorization, address, call.audit)
+    except OAuthError as error:
+        return _error_answer(error)
+    return wire.json_answer(200, answer)._replace(headers=_NOT_CACHED)
+
+
 def _error_answer(error: OAuthError) -> ApiResponse:
     headers = dict(_NOT_CACHED)
     if error.challenge is not None:
@@ -83,13 +83,3 @@ def _error_answer(error: OAuthError) -> ApiResponse:
         headers["Retry-After"] = str(error.retry_after)
     body = wire.encode_json({"error": error.error, "error_description": error.description})
     return ApiResponse(error.status, body, headers)
-
-
-def _authorization(call: ApiRequest) -> str | None:
-    """The field as it was sent; several are joined, which makes the value invalid."""
-    sent = call.request.headers.getall("Authorization", ())
-    return ", ".join(sent) if sent else None
-
-
-def _address(call: ApiRequest) -> str:
-    return caller(call.request, call.services.trusted)

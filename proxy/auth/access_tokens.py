@@ -57,7 +57,6 @@ class SigningKeys:
 
     @property
     def current(self) -> SigningKey:
-        """The key that signs."""
         return self.by_kid[next(reversed(self.by_kid))]
 
     def public(self) -> list[dict[str, Any]]:

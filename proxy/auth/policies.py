@@ -94,7 +94,6 @@ class Policies:
         return len(self._policies)
 
     def find(self, name: str) -> AccessPolicy | None:
-        """The policy of that name."""
         stored = self._policies.get(name)
         return None if stored is None else stored.policy
 

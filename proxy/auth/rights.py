@@ -273,7 +273,6 @@ def _rows(policies: Sequence[AccessPolicy], schema: Schema) -> tuple[Test, ...]:
 
 
 def _allowing(act: Act, policies: Sequence[AccessPolicy], schema: Schema) -> tuple[Test, ...]:
-    """Return the tests of a record on which one of the policies allows the act."""
     allowing = [policy for policy in policies if act in policy.actions]
     return _rows(allowing, schema) if allowing else ()
 

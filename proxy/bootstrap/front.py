@@ -280,7 +280,6 @@ class _Parts(NamedTuple):
         return {state.what: await state.check() for state in self.states}
 
     async def scrape(self) -> bytes:
-        """The metrics."""
         return self.metrics.render()
 
 

@@ -56,7 +56,6 @@ class Listeners:
         return [one for one in (self.certificates, self.remote) if one is not None]
 
     def checks(self) -> dict[str, ReadinessCheck]:
-        """Return the readiness checks."""
         return {} if self.certificates is None else {"tls": self.certificates.check}
 
     def states(self) -> list[Reload]:

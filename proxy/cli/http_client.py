@@ -133,7 +133,6 @@ class _SocketConnection(http.client.HTTPConnection):
         self._open = connect
 
     def connect(self) -> None:
-        """Open it."""
         self.sock = self._open()
         self.sock.settimeout(self.timeout)
 

@@ -181,7 +181,6 @@ class FileSource:
         return self.load()
 
     def _make(self, keys: Sequence[bytes]) -> MasterKey:
-        """Make the file with these keys."""
         if self.exists():  # nothing is sealed for a file that is refused
             raise master_key.key_file_exists(self.path)
         master_key.write_new(self.path, _written(self._content_of(keys)))

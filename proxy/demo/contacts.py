@@ -214,7 +214,6 @@ class Api(_Contacts):
     """The JSON interface under ``/api/contacts``."""
 
     def routes(self) -> Iterable[web.AbstractRouteDef]:
-        """Routes of the interface."""
         one = "/api/contacts/{id:[0-9]{1,15}}"
         return [
             web.get("/api/contacts", self.find),

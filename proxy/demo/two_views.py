@@ -75,7 +75,6 @@ class TwoViews:
         self._direct.notify()
 
     async def page(self, _request: web.Request) -> web.Response:
-        """The page itself."""
         parts = {name: escape(text) for name, text in asdict(self._links).items()}
         template = Template((_STATIC / "pages" / "twoviews.html").read_text("utf-8"))
         places = {f"{name}_place": text.partition("://")[2] for name, text in parts.items()}

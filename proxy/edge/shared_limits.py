@@ -110,7 +110,6 @@ class Shared:
             self._say(True)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._store.close()
 
     def _limiter(self, limit: RateLimit) -> Throttled:

@@ -16,6 +16,7 @@ Context.
 import enum
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from proxy.net.client_address import ClientAddress, Trusted
@@ -23,7 +24,7 @@ from proxy.net.hop_headers import RequestFields
 from proxy.net.http1.fields import HeaderField
 from proxy.net.reply import UpstreamAddress
 from proxy.net.response import RequestContext
-from proxy.redactor.message import RawHeaders, header
+from proxy.redactor.message import RawHeaders, Spellings, header
 from proxy.telemetry.tracing import Trace, accepted_id, new_trace, parse_traceparent
 
 _OURS: Final = (b"x-request-id", b"x_request_id")
@@ -93,33 +94,19 @@ class _Kind(enum.IntEnum):
     ODD = 6  #: spelled with an underscore
 
 
-class _Names(dict[bytes, _Kind]):
-    """The kind of each field name seen, as spelled. Bounded."""
-
-    def __init__(self, headers: ForwardedHeaders) -> None:
-        super().__init__()
-        self._headers = headers
-
-    def __missing__(self, name: bytes) -> _Kind:
-        kind = self._kind(name.lower())
-        if len(self) >= 4096:
-            self.clear()
-        if len(name) <= 64:
-            self[name] = kind
-        return kind
-
-    def _kind(self, lower: bytes) -> _Kind:
-        dashed = lower.replace(b"_", b"-")
-        kind = _Kind.OTHER
-        if self._headers.x_forwarded and (dashed.startswith(_FAMILY) or dashed == b"x-real-ip"):
-            kind = _Kind.CHAIN if dashed == b"x-forwarded-for" else _Kind.CLAIM
-        elif lower == b"host":
-            kind = _Kind.HOST
-        elif self._headers.forwarded and lower == b"forwarded":
-            kind = _Kind.FORWARDED
-        elif self._headers.via and lower == b"via":
-            kind = _Kind.VIA
-        return _Kind.ODD if kind and dashed != lower else kind
+def _kind(headers: ForwardedHeaders, lower: bytes) -> _Kind:
+    """The kind of a field by its name in lower case."""
+    dashed = lower.replace(b"_", b"-")
+    kind = _Kind.OTHER
+    if headers.x_forwarded and (dashed.startswith(_FAMILY) or dashed == b"x-real-ip"):
+        kind = _Kind.CHAIN if dashed == b"x-forwarded-for" else _Kind.CLAIM
+    elif lower == b"host":
+        kind = _Kind.HOST
+    elif headers.forwarded and lower == b"forwarded":
+        kind = _Kind.FORWARDED
+    elif headers.via and lower == b"via":
+        kind = _Kind.VIA
+    return _Kind.ODD if kind and dashed != lower else kind
 
 
 class CallerFields:
@@ -131,7 +118,7 @@ class CallerFields:
         self._headers = headers
         self._trusted = trusted
         self._correlation = correlation
-        self._names = _Names(headers)
+        self._names = Spellings(partial(_kind, headers))
         self._stances: dict[str, bool] = {}
 
     @property

@@ -201,7 +201,6 @@ class Gateway:
             return None
 
     async def handle(self, incoming: RequestContext) -> None:
-        """Answer one request."""
         if self._varying is not None:
             REQUEST_ID.set(self._varying.identify(incoming))
         incoming.close = incoming.close or self._draining

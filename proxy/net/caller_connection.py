@@ -134,7 +134,6 @@ class CallerConnection(BareConnection):
         self._steer()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Read on."""
         del resume_parser
         self._body_full = False
         self._steer()

@@ -336,7 +336,6 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
         if self._reading_paused:
             self._reading_paused = False
             self._touch()

@@ -52,7 +52,6 @@ class _TimedConnection(web.RequestHandler):
 
     @property
     def client(self) -> ClientAddress:
-        """Address of the caller."""
         if self.learned is None:
             self.learned = peer_of(self.transport)
         return self.learned

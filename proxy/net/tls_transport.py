@@ -73,7 +73,6 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(self._home.patience, self._late)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the caller."""
         if self._open:
             self._in.write(data)
             self._deliver()
@@ -89,7 +88,6 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         return self._half and not self._closing
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has gone."""
         self._closing = True
         if self._open:
             self._home.left(self)
@@ -346,7 +344,6 @@ class TlsListener:
         self.shaking.add(connection)
 
     def ended(self, connection: TlsConnection, outcome: str) -> None:
-        """End a handshake."""
         self.shaking.discard(connection)
         if outcome == "done":
             self._open.add(connection)

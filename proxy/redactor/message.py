@@ -4,7 +4,7 @@ import enum
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -78,17 +78,20 @@ def header(headers: RawHeaders, name: bytes) -> bytes | None:
     return None
 
 
-class Spellings(dict[bytes, int]):
+_Meaning = TypeVar("_Meaning", bound=int)
+
+
+class Spellings(dict[bytes, _Meaning]):
     """Meanings of field names by their spelling: a look-up instead of a case fold. Bounded."""
 
     MOST: Final = 4096
     LONGEST: Final = 64  #: bytes of a name that is kept
 
-    def __init__(self, meaning: Callable[[bytes], int]) -> None:
+    def __init__(self, meaning: Callable[[bytes], _Meaning]) -> None:
         super().__init__()
         self._meaning = meaning  #: of a name in lower case
 
-    def __missing__(self, name: bytes) -> int:
+    def __missing__(self, name: bytes) -> _Meaning:
         meaning = self._meaning(name.lower())
         if len(self) >= self.MOST:
             self.clear()

@@ -250,7 +250,6 @@ class FastSelector:
             raise Undecided from None
 
     def brief(self, body: bytes, depth: int) -> FoundLeaves | None:
-        """As ``Selection.brief``."""
         if find_leaves is not None and self.flat is not None:
             fit = find_leaves(body, depth, self._layouts)
             if fit is not None or len(body) > BRIEF:
@@ -287,7 +286,6 @@ class FastSelector:
         return TreeSelection([_new(Located, (0, len(body), tuple(leaves)))], [])
 
     def rows(self, body: bytes, depth: int) -> ListRows | None:
-        """As ``Selection.rows``."""
         alike = self._alike
         if alike is None or not any(alike.rows.values()) or depth < self._deepest:
             return None

@@ -94,7 +94,6 @@ class Contents:
         return frozenset(self._traffic.uploading)
 
     async def close(self) -> None:
-        """Finish the pending work. Idempotent."""
         self._traffic.threads.close()
         await self.objects.close()
 
@@ -241,7 +240,6 @@ class OpenContent:
                 yield opened
 
     def close(self) -> None:
-        """Close it. Idempotent."""
         self._opened.close()
 
     def _open(self, number: int, count: int, sealed: bytes) -> list[bytes]:

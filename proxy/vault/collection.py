@@ -170,7 +170,6 @@ class Collection:
         }
 
     def observe(self, event: str, count: int = 1) -> None:
-        """Count an event of this schema."""
         self.context.observe(event, self.name, count)
 
     def key_hash(self, key: str) -> bytes:

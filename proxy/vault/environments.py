@@ -172,7 +172,6 @@ class Environments:
         ]
 
     def find(self, ident: str) -> Environment | None:
-        """The environment of that id, if it is there."""
         environment = self._book.get(ident)
         return environment if environment is not None and environment.removed_at is None else None
 

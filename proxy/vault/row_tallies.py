@@ -150,7 +150,6 @@ class RowTallies:
             await self._save({table: counter})
 
     async def forget(self, table: str) -> None:
-        """The table is gone."""
         self._tables.discard(table)
         self._altered.discard(table)
         if self._book is not None and table in self._book.counters:

@@ -85,14 +85,19 @@ class Welcome(_Message):
     secret: bytes  #: keys entity tags, so that all fronts make the same
 
 
-class Redact(_Message):
-    """Begin an exchange; with the answer of a read, bring it to its end as well (``Ended``)."""
+class _Begin(_Message):
+    """The first message of an exchange."""
 
     n: int
     rules: str  #: version of the rules that matched
     operation: int  #: among ``operations``
     params: Mapping[str, str]
     view: int  #: among ``views_of``
+
+
+class Redact(_Begin):
+    """Begin an exchange; with the answer of a read, bring it to its end as well (``Ended``)."""
+
     request: Request
     marks: Sequence[bytes]
     ident: str = ""  #: of the request, for lines of logs
@@ -101,14 +106,9 @@ class Redact(_Message):
     rows: bytes = b""  #: of that answer, as of ``RestoreAnswer``
 
 
-class Reveal(_Message):
+class Reveal(_Begin):
     """An ordinary answer to a read of what its path names: its tokens alone, a list in JSON."""
 
-    n: int
-    rules: str  #: version of the rules that matched
-    operation: int  #: among ``operations``
-    params: Mapping[str, str]
-    view: int  #: among ``views_of``
     status: int
     id: str | None  #: that the answer has
     fields: Sequence[str]  #: of the tokens
@@ -127,17 +127,12 @@ class RevealDone(_Message):
     ordinary: bool = True  #: whether others of the same operation may be
 
 
-class StageWrite(_Message, tag="Keep"):
+class StageWrite(_Begin, tag="Keep"):
     """Begin an ordinary create or update of one record: its texts alone.
 
     The front has found that they stand nowhere else in the request, and keeps that.
     """
 
-    n: int
-    rules: str  #: version of the rules that matched
-    operation: int  #: among ``operations``
-    params: Mapping[str, str]
-    view: int  #: among ``views_of``
     leaves: Sequence[int]  #: the numbers of the texts' leaves
     texts: Sequence[str | None]  #: ``None``: nothing stands there
     marks: Sequence[bytes]

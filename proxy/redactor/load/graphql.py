@@ -34,13 +34,10 @@ def compile_graphql(
 ) -> Operation | None:
     """Compile the operation of a GraphQL address; ``None`` if its subject was at fault."""
     endpoint, entities, faults = scope
-    for key in section:
-        if key not in ("match", "graphql", "persisted", "when"):
-            faults.add(
-                section.key(key),
-                f"'graphql' says what each field of the schema does; write '{key}' there, or "
-                "leave it out",
-            )
+    elsewhere = (
+        "'graphql' says what each field of the schema does; write '{key}' there, or leave it out"
+    )
+    section.allow(("match", "graphql", "persisted", "when"), faults, elsewhere)
     matched = section.value("match")
     if isinstance(matched, MatchPattern) and not {"POST"} <= {*matched.methods} <= {"GET", "POST"}:
         faults.add(

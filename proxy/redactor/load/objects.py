@@ -37,12 +37,8 @@ def compile_objects(
 
     ``compiled``: the compiler of an operation on one of them.
     """
-    for key in section:
-        if key not in ("match", "objects", "when"):
-            faults.add(
-                section.key(key),
-                f"each of the 'objects' says this of its own; write '{key}' there, or leave it out",
-            )
+    elsewhere = "each of the 'objects' says this of its own; write '{key}' there, or leave it out"
+    section.allow(("match", "objects", "when"), faults, elsewhere)
     items: list[PlacedValue] = section.value("objects", [])
     sections = [item.value for item in items if isinstance(item.value, Section)]
     if len(sections) < 2:
@@ -222,13 +218,11 @@ def compile_envelope(
 ) -> Operation | None:
     """Compile the operation of an envelope; ``None`` if its subject was at fault."""
     endpoint, entities, faults = scope
-    for key in section:
-        if key not in ("match", "envelope", "when"):
-            faults.add(
-                section.key(key),
-                f"the requests in an envelope have operations of their own; write '{key}' there, "
-                "or leave it out",
-            )
+    elsewhere = (
+        "the requests in an envelope have operations of their own; write '{key}' there, or leave "
+        "it out"
+    )
+    section.allow(("match", "envelope", "when"), faults, elsewhere)
     matched, inner = section.value("match"), section.value("envelope")
     if isinstance(matched, MatchPattern) and not _METHODS.issuperset(matched.methods):
         faults.add(

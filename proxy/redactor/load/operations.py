@@ -180,19 +180,18 @@ def _of_one_entity(
 def _pass(section: Section, scope: Scope) -> PassRule | None:
     """A request that passes. A key that says something else of it contradicts that."""
     unmatched = "unmatched" in section
-    for key in section:
-        if unmatched and key not in ("match", "unmatched"):
-            scope.faults.add(
-                section.key(key),
-                "'unmatched: true' is about what no other operation of the path takes, whatever it "
-                f"holds; leave '{key}' out",
-            )
-        elif not unmatched and key not in ("match", "pass", "when"):
-            scope.faults.add(
-                section.key(key),
-                "'pass: true' says that nobody's data is in this request and its answer, and "
-                f"'{key}' that there is; leave one of the two out",
-            )
+    if unmatched:
+        otherwise = (
+            "'unmatched: true' is about what no other operation of the path takes, whatever it "
+            "holds; leave '{key}' out"
+        )
+    else:
+        otherwise = (
+            "'pass: true' says that nobody's data is in this request and its answer, and '{key}' "
+            "that there is; leave one of the two out"
+        )
+    fit = ("match", "unmatched") if unmatched else ("match", "pass", "when")
+    section.allow(fit, scope.faults, otherwise)
     matched = section.value("match")
     word = section.value("unmatched" if unmatched else "pass")
     if not isinstance(matched, MatchPattern) or word is None:

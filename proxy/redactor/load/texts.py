@@ -96,12 +96,8 @@ def _text(
     at: tuple[str, str, Path], item: PlacedValue, entity: Entity, faults: RuleFaults
 ) -> list[TextPlace]:
     section: Section = item.value
-    for key in section:
-        if key != "json":
-            faults.add(
-                section.key(key),
-                f"'json' says all of this text, so '{key}' means nothing; leave it out",
-            )
+    alone = "'json' says all of this text, so '{key}' means nothing; leave it out"
+    section.allow(("json",), faults, alone)
     fields: list[tuple[Path, str]] = []
     texts: list[TextPlace] = []
     inner: Mapping[str, PlacedValue] = section.value("json", {})

@@ -8,7 +8,7 @@ so they cannot say different things. A value that does not fit is noted as a fau
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -311,6 +311,12 @@ class Section:
     def key(self, name: str) -> Position:
         """Return the position of the key; of the section itself if it is absent."""
         return self.items[name].key if name in self.items else self.at
+
+    def allow(self, keys: Container[str], faults: RuleFaults, otherwise: str) -> None:
+        """Note a fault of each key but these; ``otherwise`` has ``{key}`` for its name."""
+        for key in self.items:
+            if key not in keys:
+                faults.add(self.key(key), otherwise.replace("{key}", key))
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,12 +162,8 @@ def check_dropped(members: Mapping[str, PlacedValue], faults: RuleFaults) -> Non
 
 def check_lone(name: str, word: str, section: Section, faults: RuleFaults, other: str = "") -> None:
     """Note keys beside one that says all."""
-    for key in section:
-        if key not in (word, other):
-            faults.add(
-                section.key(key),
-                f"'{word}' says all of '{name}', so '{key}' means nothing; leave one of them out",
-            )
+    text = f"'{word}' says all of '{name}', so '{{key}}' means nothing; leave one of them out"
+    section.allow((word, other), faults, text)
 
 
 def filter_parameter(

@@ -185,11 +185,8 @@ def _caller(section: Section, faults: RuleFaults) -> CallerRule | None:
     if source is None:
         return None
     needed, allowed = _KEYS[source]
-    for key in section:
-        if key not in ("from", *needed, *allowed):
-            faults.add(
-                section.key(key), f"'{key}' means nothing with 'from: {source}'; leave it out"
-            )
+    text = f"'{{key}}' means nothing with 'from: {source}'; leave it out"
+    section.allow(("from", *needed, *allowed), faults, text)
     for key in needed:
         if key not in section:
             faults.add(section.at, f"'from: {source}' needs '{key}': the address at the issuer")

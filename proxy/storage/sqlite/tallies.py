@@ -71,7 +71,6 @@ class Tallies:
         return stored[0]
 
     def forget(self, table: str) -> None:
-        """The table goes."""
         self._by_table.pop(table, None)
         self._moved.pop(table, None)
 
