@@ -59,7 +59,6 @@ from proxy.bootstrap.open_vault import (
     vault_options,
 )
 from proxy.bootstrap.replicas import ClockWatch, Team, announce_start, follow, watch_store
-from proxy.bootstrap.rule_changes import RuleChanges
 from proxy.bootstrap.rules import (
     Overrides,
     RuleHistory,
@@ -86,7 +85,7 @@ from proxy.net.memory_budget import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import local_taken_over
 from proxy.redactor.exchange.owner import VaultOwner
-from proxy.redactor.exchange.reload import Reloader, RuleFiles
+from proxy.redactor.exchange.reload import Reloader, RuleChanges, RuleFiles
 from proxy.redactor.exchange.runtime import Runtime, VaultRules, bind_earlier, bind_rules
 from proxy.redactor.rules import RuleSet
 from proxy.storage import engine_of

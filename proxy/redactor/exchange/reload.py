@@ -2,12 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from proxy.audit.events import LESS_PROTECTED, NEW_RULES, EventKind, encode_event
+from proxy.audit.services import AuditServices
 from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.runtime import Runtime, VaultRules
 from proxy.redactor.json.native import find_leaves, unusable
 from proxy.redactor.load import fingerprint
 from proxy.redactor.rules import RuleSet
@@ -21,6 +24,8 @@ _log = logs.logger("rules")
 _LOOK = 0.25
 #: Seconds until files that are in order are tried again, after the vault could not take them.
 _AGAIN = 5.0
+#: Lines of the log that tell a difference each; the first one has the number of all.
+_MOST = 20
 
 
 class InUse(Protocol):
@@ -121,3 +126,53 @@ class Reloader:
         _log.error("rules rejected; previous rules stay active", fault=error)
         for detail in error.details:
             _log.error("a fault in the rules", source=detail.source, text=detail.text)
+
+
+class RuleChanges:
+    """Brings new rules into force, and tells of it: in the audit log, and where they protect less
+    than those before, in the log and a metric. A file that lost half of its operations by a mistake
+    is in order, and nothing refuses it.
+
+    ``bind`` makes them ready to take effect, ``observers`` are told of them.
+    """
+
+    def __init__(
+        self,
+        bind: Callable[[RuleSet], Awaitable[Runtime]],
+        observers: Sequence[Callable[[RuleSet], None]],
+        in_force: VaultRules,
+        audit: AuditServices,
+        metrics: Metrics,
+    ) -> None:
+        self._bind, self._observers = bind, observers
+        self._in_force, self._audit = in_force, audit
+        self._lost = metrics.cell("domicile_rules_lost_protection")
+
+    async def adopt(self, fresh: RuleSet) -> Runtime:
+        """New rules, ready to take effect; all is told of them. Raises as ``bind``."""
+        runtime = await self._bind(fresh)
+        for tell in self._observers:
+            tell(fresh)
+        before = self._in_force.runtime.rules
+        if fresh.version != before.version:
+            # loads what rules that stay the same never need
+            from proxy.redactor.tools.difference import RuleEffect, differences
+
+            changes = await asyncio.to_thread(differences, before, fresh)
+            lost = [one for one in changes if one.effect is RuleEffect.LOSES]
+            self._lost.value = len(lost)
+            reason = f"{NEW_RULES}; {LESS_PROTECTED}: {len(lost)}" if lost else NEW_RULES
+            self._audit.put_quietly(
+                encode_event(EventKind.LOG, subject=fresh.version, reason=reason)
+            )
+            if lost:
+                _log.warning(
+                    "the new rules protect less than those before",
+                    version=fresh.version,
+                    count=len(lost),
+                )
+            for one in lost[:_MOST]:
+                _log.warning(
+                    "by the new rules a value loses protection", source=one.subject, text=one.text
+                )
+        return runtime

@@ -3,8 +3,8 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.bootstrap.rule_changes import RuleChanges
 from proxy.errors import VaultError
+from proxy.redactor.exchange.reload import RuleChanges
 from proxy.redactor.exchange.runtime import Runtime, VaultRules, bind_rules
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import RuleSet
