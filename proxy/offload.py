@@ -91,9 +91,9 @@ def is_long(body: bytes) -> bool:
     size = len(body)
     if size <= SMALL or size > LARGE:
         return size > SMALL
-    members = 0
+    members, sign = 0, b"<" if body.startswith(b"<") else b","
     for start in range(0, size, SMALL):  # of many, only so many are counted
-        members += body.count(b",", start, start + SMALL) + body.count(b"&", start, start + SMALL)
+        members += body.count(sign, start, start + SMALL) + body.count(b"&", start, start + SMALL)
         if members > FEW:
             return True
     return False

@@ -217,7 +217,7 @@ class Unnamed:
         Raises ``VaultError`` (UNREADABLE_BODY) where it can be looked for in none of that kind.
         """
         media = classify(headers, body)
-        if media is Media.OTHER:
+        if media in (Media.OTHER, Media.XML):
             raise self._refusal("carries a body that is neither JSON nor a form")
         return media
 

@@ -22,15 +22,16 @@ from proxy.redactor.json.text import fold_all, fold_name, is_utf8
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify, read_text
 from proxy.redactor.multipart import form_parts, is_multipart
-from proxy.redactor.named_places import spared_paths
+from proxy.redactor.named_places import deepest, document_path, spared_paths
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span, query_spots
 from proxy.redactor.request_rules import Condition, ConditionSource
 from proxy.redactor.rules import Operation, PassRule, Rule, Verb
 from proxy.redactor.select import Selection
+from proxy.redactor.xml_documents import read_document
 
 _IN_BODY = {
-    ConditionSource.BODY: (Media.JSON,),
+    ConditionSource.BODY: (Media.JSON, Media.XML),
     ConditionSource.FORM: (Media.FORM, Media.MULTIPART),
 }
 #: Bodies in which an application may look for what stands in its address, too.
@@ -56,8 +57,16 @@ class Fork:
         self._paths = tuple(name for _, name in self._values if isinstance(name, tuple))
         operations = [one for one in self.branches if isinstance(one, Operation)]
         self._spared = [path for one in operations for path in spared_paths(one)]
-        self._selection = Selection(None, (), self._paths, nested=True, spared=self._spared)
-        self._outline = Outline(None, (), self._paths)
+        bodies = (one.request.body for one in operations)
+        self._xml = next((one.xml for one in bodies if one is not None and one.xml), None)
+        self._selections = {
+            media: (Selection(None, (), paths, nested=True, spared=self._spared), outline)
+            for media, paths in (
+                (Media.JSON, self._paths),
+                (Media.XML, [document_path(path, self._xml) for path in self._paths]),
+            )
+            for outline in (Outline(None, (), paths),)
+        }
         self._members = self._names(ConditionSource.FORM)
         self._parameters = {name: name for name in self._names(ConditionSource.QUERY)}
         self._fields = {
@@ -100,7 +109,9 @@ class Fork:
         conditions = [one for branch in branches for one in branch.when if one.source in _IN_BODY]
         media = _kind(request.headers, request.body)
         read = any(media in _IN_BODY[one.source] for one in conditions) and (
-            media is not Media.FORM or request.body.lstrip()[:1] not in form.OTHER_KINDS
+            self._xml is not None
+            if media is Media.XML
+            else media is not Media.FORM or request.body.lstrip()[:1] not in form.OTHER_KINDS
         )
         stated = self._stated(request, media) if read else {}
         fitting = self._fitting(branches, stated, _IN_BODY)
@@ -138,15 +149,18 @@ class Fork:
 
     def _stated(self, request: Request, media: Media) -> _Stated:
         stated: dict[_Position, list[Value]] = {}
-        body = request.body
-        if media is Media.JSON:
-            for leaf in self._selection.find(body, self._limits.json_depth).anchored:
+        body, depth = request.body, self._limits.json_depth
+        if media is Media.XML and self._xml is not None:
+            body, depth = read_document(body, depth, self._xml).content, deepest(depth)
+        if media in self._selections:
+            selection, outline = self._selections[media]
+            for leaf in selection.find(body, depth).anchored:
                 if body[leaf.start] in b"[{":
                     raise _unclear("has an array or object where a rule asks for a value")
                 value = read_json_value(body[leaf.start : leaf.end])
                 position = (ConditionSource.BODY, self._paths[leaf.name])
                 stated.setdefault(position, []).append(value or Value("null", json=True))
-            if len(stated) < len(self._paths) and self._outline.strayed(body):
+            if len(stated) < len(self._paths) and outline.strayed(body):
                 raise _unclear("has something else on the way to what a rule asks for")
             return stated
         for name, text in self._members_of(request, media, self._members):

@@ -20,6 +20,7 @@ from proxy.offload import BRIEF, SMALL
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import native_code
 from proxy.redactor.message import Request, Spellings
+from proxy.redactor.pages import is_xml
 from proxy.redactor.passed_places import PassedParts, cut_out, without_passed
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.redact import BodyObject
@@ -197,7 +198,7 @@ class Guard:
         if not values:
             return
         body, content, parts = sent.body, rest, list[LongPart]()
-        if len(body) >= LONG_BODY and len(values) <= FEW_VALUES:
+        if len(body) >= LONG_BODY and len(values) <= FEW_VALUES and not is_xml(body):
             content, parts = unswapped(body, spans, values)
         elif content is None:
             content = rest = cut_out(body, spans)
@@ -249,7 +250,7 @@ class Guard:
         if head.find(b"%") >= 0 or head.find(b"\\") >= 0 or query.find(b"+") >= 0:
             head = b"\n".join(text_readings(head))
         plus = holds(b"+") >= 0 and sent.body[:1] not in b"{["
-        if plus or holds(b"\\") >= 0 or holds(b"%") >= 0:
+        if plus or holds(b"\\") >= 0 or holds(b"%") >= 0 or is_xml(content):
             content = b"\n".join(text_readings(content))
         return b"%b\n\n%b\n" % (head, content)
 

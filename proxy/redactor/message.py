@@ -10,7 +10,7 @@ import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor import form
+from proxy.redactor import form, xml_documents
 from proxy.redactor.json import tree
 
 #: Header fields in the order and spelling they came; repeated names stay repeated.
@@ -115,6 +115,7 @@ class Media(enum.Enum):
     #: ``multipart/form-data``; ``classify`` leaves it to those whose rule names its parts
     MULTIPART = "multipart"
     CSV = "csv"  #: likewise, to those whose rule names its columns
+    XML = "xml"  #: ``application/xml``, ``text/xml`` and every ``+xml`` type
     OTHER = "other"  #: a body of any other kind, or of none that is named
     NONE = "none"  #: no body
 
@@ -162,6 +163,8 @@ def _kind(value: bytes) -> Media:
         media = Media.JSON
     elif essence == b"application/x-www-form-urlencoded":
         media = Media.FORM
+    elif essence in (b"application/xml", b"text/xml") or essence.endswith(b"+xml"):
+        media = Media.XML
     else:
         media = Media.OTHER
     parameters, rest = _parameters(value[match.end() :])
@@ -290,6 +293,7 @@ CODECS: Mapping[Media, Codec] = {
     Media.JSON: Codec(tree.read_json_value, tree.write_json_value),
     Media.FORM: Codec(form.read_value, form.write_value),
     Media.MULTIPART: Codec(read_text, write_text),
+    Media.XML: Codec(xml_documents.text_value, xml_documents.write_text),
 }
 
 

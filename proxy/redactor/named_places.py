@@ -1,10 +1,12 @@
 """The places of a JSON body that an operation names, and those that may be called nearly so."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from proxy.model.schema import Path, PathStep
-from proxy.redactor.rules import IdSource, Operation
+from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation
+from proxy.redactor.xml_documents import LONE, TEXT, XmlKind
 
 #: Stands in a place where the objects are: an array there means each of its elements.
 OBJECT: Final = None
@@ -46,7 +48,92 @@ def spared_paths(operation: Operation) -> list[Path]:
         for array in ((), (PathStep.EACH,)) if OBJECT in named else ((),):
             steps = ((step,) if step is not OBJECT else array for step in named if step != PASSED)
             spared.append(sum(steps, ()))
-    return spared
+    body = operation.request.body
+    elements = body is not None and body.xml is XmlKind.ELEMENTS
+    return list(map(steps_in, spared)) if elements else spared
+
+
+# Places in XML: each name selects every element that is called so, be it one or several, so
+# ``[*]`` says nothing that the name does not.
+
+
+def steps_in(path: Path, *, text: bool = True) -> Path:
+    """The way of a place of elements through the JSON of a document; ``text``: to a value."""
+    steps: list[str | int | PathStep] = []
+    for step in path:
+        if isinstance(step, int):
+            steps[-1:] = [step]
+        elif step is PathStep.DEEP or (isinstance(step, str) and is_last(step)):
+            steps.append(step)
+        elif step is not PathStep.EACH:
+            steps += (step, PathStep.EACH)
+    if text and not (steps and isinstance(steps[-1], str) and is_last(steps[-1])):
+        steps.append(TEXT)
+    return tuple(steps)
+
+
+def deepest(levels: int) -> int:
+    """The levels of the JSON that a document of so many elements in one another is read as."""
+    return 4 * levels + 4
+
+
+def document_path(path: Path, kind: XmlKind | None) -> Path:
+    """The way of a place through the JSON that a document of this kind is read as."""
+    return steps_in(path) if kind is XmlKind.ELEMENTS else path
+
+
+def is_last(step: str) -> bool:
+    """Whether a name is that of an attribute, a text or a name, in which nothing stands."""
+    return step.startswith("@") or step in (TEXT, LONE)
+
+
+def ways_to(path: Path) -> Iterator[Path]:
+    """The texts of the elements on the way to a place, where no value may stand."""
+    for number, step in enumerate(path):
+        if step is PathStep.DEEP:
+            return
+        if not isinstance(step, str):
+            yield (*path[: number + 1], TEXT)
+
+
+def misplaced(path: Path) -> str:
+    """The step of a place that selects nothing in a document of elements; empty: none."""
+    before: str | int | PathStep = PathStep.DEEP
+    for number, step in enumerate(path):
+        numbers = isinstance(step, int) or step is PathStep.EACH
+        last = isinstance(step, str) and is_last(step) and number + 1 < len(path)
+        if last or (numbers and not isinstance(before, str)):
+            return f"'{step}'" if isinstance(step, str) else f"[{getattr(step, 'value', step)}]"
+        before = step
+    return "'..'" if before is PathStep.DEEP and path else ""
+
+
+#: Begins the names of texts that stand on the way to the places of XML, and are no fields.
+ON_THE_WAY: Final = "\1"
+
+
+def in_document(
+    body: BodyPlace, ident: IdPlace | None, *, strict: bool
+) -> tuple[BodyPlace, IdPlace | None]:
+    """The same places in the JSON that a document of XML is read as; ``strict``: with the texts of
+    elements on the way.
+    """
+    if body.xml is not XmlKind.ELEMENTS:
+        return replace(body, xml=None), ident
+    objects = steps_in(body.objects or (), text=False)
+    fields = {name: steps_in(path) for name, path in body.fields.items()}
+    anchored = {name: steps_in(path) for name, path in body.anchored.items()}
+    if strict:
+        named = {*fields.values(), *anchored.values()}
+        whole = named | {objects + path for path in fields.values()}
+        inside = {way for path in fields.values() for way in ways_to(path[:-2])}
+        rooted = {way for path in anchored.values() for way in ways_to(path[:-2])}
+        rooted |= {*ways_to(objects)}
+        fields |= {f"{ON_THE_WAY}{way}": way for way in inside - named}
+        anchored |= {f"{ON_THE_WAY}{way}": way for way in rooted - whole}
+    if ident is not None and ident.source is IdSource.BODY:
+        ident = replace(ident, path=steps_in(ident.path))
+    return replace(body, objects=objects, fields=fields, anchored=anchored, xml=None), ident
 
 
 def _id_selector(operation: Operation) -> Selector | None:
@@ -65,3 +152,16 @@ def _underscored(selector: Selector) -> Selector | None:
     if not isinstance(name, str):
         return None
     return (*selector[:-1], name[1:] if name.startswith("_") else f"_{name}")
+
+
+def names_ids(operation: Operation) -> bool:
+    """Whether the rule names a list of ids, which says what was done."""
+    ident = operation.response.id
+    return ident is not None and PathStep.EACH in ident.path
+
+
+def may_be_several(operation: Operation) -> bool:
+    """Whether the rule names a list of ids or of objects in the request, be it one of them."""
+    ident, body = operation.id, operation.request.body
+    paths = [ident.path if ident is not None else (), (body and body.objects) or ()]
+    return any(isinstance(step, PathStep) for path in paths for step in path)

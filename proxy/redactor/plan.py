@@ -12,16 +12,17 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
 
 from proxy.errors import Code, VaultError
-from proxy.model.schema import Path, PathStep
+from proxy.model.schema import Path
 from proxy.redactor.checks import Emptied, Outline, Unnamed, UnnamedInMessage
 from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
-from proxy.redactor.named_places import spared_paths
+from proxy.redactor.named_places import in_document, spared_paths
 from proxy.redactor.path_template import leads_to
 from proxy.redactor.request_rules import PassPlaces, RedirectSuccess, TextPlace
 from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation, ResponseRule, Stream, Verb
 from proxy.redactor.select import Selection
 from proxy.redactor.words import Absent
+from proxy.redactor.xml_documents import XmlKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class BodyPlan:
     #: plans of texts of JSON, in place of field names
     texts: Mapping[str, TextPlan] = field(default_factory=dict)
     passed: PassPlaces = field(default_factory=PassPlaces)
+    kind: XmlKind | None = None  #: how a document of XML is read
+    xml: "BodyPlan | None" = None  #: the places in the JSON that it is read as
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,12 @@ def body_plan(
 
     ``of``: the operation whose request it is; without, it is an answer.
     """
+    if spots is not None and spots.xml is not None:
+        inner = body_plan(*in_document(spots, ident, strict=of is not None), of=of)
+        if inner is None:
+            return None
+        named = frozenset({Media.XML})
+        return replace(inner, selection=None, named=named, kind=spots.xml, xml=inner)
     in_body = ident is not None and ident.source is IdSource.BODY
     in_form = ident is not None and ident.source is IdSource.FORM
     if spots is None and not in_body and not in_form:
@@ -159,6 +168,9 @@ def _members(texts: Mapping[str, TextPlace], source: str) -> dict[str, str]:
 def _with_emptied(plan: BodyPlan, spots: BodyPlace | None) -> BodyPlan:
     if spots is None:
         return plan
+    if plan.xml is not None:
+        spots, _ = in_document(spots, None, strict=False)
+        return replace(plan, xml=_with_emptied(plan.xml, spots))
     inside = Emptied(list(spots.fields), list(spots.fields.values()))
     anchored = Emptied(list(spots.anchored), list(spots.anchored.values()))
     return replace(plan, emptied=inside or None, emptied_anchored=anchored or None)
@@ -294,19 +306,6 @@ def list_plan(plan: OperationPlan) -> BodyPlan | None:
 def writes(operation: Operation) -> bool:
     """Whether the operation changes records of the vault."""
     return operation.verb is not Verb.READ
-
-
-def names_ids(operation: Operation) -> bool:
-    """Whether the rule names a list of ids, which says what was done."""
-    ident = operation.response.id
-    return ident is not None and PathStep.EACH in ident.path
-
-
-def may_be_several(operation: Operation) -> bool:
-    """Whether the rule names a list of ids or of objects in the request, be it one of them."""
-    ident, body = operation.id, operation.request.body
-    paths = [ident.path if ident is not None else (), (body and body.objects) or ()]
-    return any(isinstance(step, PathStep) for path in paths for step in path)
 
 
 # Outcome of a request by the status of its answer: accepted, refused, or unknown.

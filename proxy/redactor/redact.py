@@ -69,7 +69,7 @@ def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -
     limits = operation.endpoint.limits
     if media is _JSON and plan.selection is not None:
         depth = limits.json_depth
-        parsed = _from_found(plan, plan.selection.find(body, depth), body, depth)
+        parsed = from_found(plan, plan.selection.find(body, depth), body, depth)
         return with_texts(plan, parsed, body, depth) if plan.texts else parsed
     if media is _FORM and (plan.form or plan.id_member):
         parsed = _from_form(plan, body, limits.form_fields)
@@ -287,7 +287,8 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
 MOST_QUERY = 10_000
 
 
-def _from_found(plan: BodyPlan, selection: TreeSelection, body: bytes, depth: int) -> ParsedBody:
+def from_found(plan: BodyPlan, selection: TreeSelection, body: bytes, depth: int) -> ParsedBody:
+    """The objects of a document of JSON by what was selected in it."""
     result = ParsedBody(_JSON)
     fields, id_leaf, emptied = plan.fields, plan.id_leaf, plan.emptied
     digits, template = plan.id_digits, plan.id_template
@@ -379,6 +380,7 @@ def _other_kind(plan: BodyPlan, operation: Operation) -> VaultError:
         _FORM: "application/x-www-form-urlencoded",
         Media.MULTIPART: "multipart/form-data",
         Media.CSV: "text/csv",
+        Media.XML: "application/xml",
     }
     expected = " or ".join(text for kind, text in types.items() if kind in plan.named)
     return VaultError(

@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from proxy.redactor.json.native import native_code
+from proxy.redactor.pages import is_xml, xml_readings
 
 #: Characters from which on a value is found inside longer text, too.
 INSIDE: Final = 6
@@ -335,10 +336,14 @@ def _coded_forms(raw: bytes) -> list[bytes]:
 def text_readings(part: bytes) -> list[bytes]:
     """A part of a request, and with the escapes of JSON and percent-encoding undone."""
     text_readings = [part]
+    if is_xml(part):
+        text_readings += xml_readings(part)
+        part = b"\n".join(text_readings)
     if b"\\" in part:
-        text_readings.append(_without_escapes(part))
+        part = _without_escapes(part)
+        text_readings.append(part)
     if b"%" in part or b"+" in part:
-        text_readings.append(unquote_to_bytes(text_readings[-1].replace(b"+", b" ")))
+        text_readings.append(unquote_to_bytes(part.replace(b"+", b" ")))
     return text_readings
 
 

@@ -229,8 +229,8 @@ def wants_body(plan: OperationPlan, outcome: Outcome, headers: RawHeaders) -> bo
     operation, kind = plan.operation, restore.surroundings(declared)
     if outcome is not _TAKEN:
         return operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
-    if plan.response is not None and (
-        kind in _NAMED or (declared is None and refuses_unread(operation))
+    if _names(plan, kind) or (
+        plan.response is not None and declared is None and refuses_unread(operation)
     ):
         return True
     return kind in _PAGES[operation.response.restore] or (
@@ -244,7 +244,13 @@ def is_page(plan: OperationPlan, answer: Response) -> bool:
     rule = plan.operation.response
     if kind is None or not (rule.scan or kind in _PAGES[rule.restore]):
         return False
-    return plan.response is None or kind not in _NAMED
+    return not _names(plan, kind)
+
+
+def _names(plan: OperationPlan, kind: EscapingKinds | None) -> bool:
+    """Whether the rule names places in answers of this kind."""
+    body = plan.response
+    return body is not None and kind in (_NAMED if body.xml is None else (EscapingKinds.XML,))
 
 
 class AnswerScan:

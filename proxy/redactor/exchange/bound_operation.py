@@ -15,6 +15,7 @@ from proxy.errors import Code, VaultError
 from proxy.offload import BRIEF, is_long
 from proxy.redactor.bodies.patches import PatchReader
 from proxy.redactor.bodies.uploads import UPLOADS, read_upload
+from proxy.redactor.bodies.xml_bodies import read_xml
 from proxy.redactor.exchange.audit import ExchangeAudit
 from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
 from proxy.redactor.exchange.vault_search import SearchRedaction
@@ -153,6 +154,8 @@ def _reader(plan: OperationPlan) -> Callable[[Request], ParsedBody | None]:
     patch = plan.operation.request.patch
     if plan.request is not None and plan.request.named & UPLOADS:
         return partial(read_upload, plan)
+    if plan.request is not None and plan.request.xml is not None:
+        return partial(read_xml, plan)
     if patch in (None, PatchKind.MERGE):
         return partial(read_request, plan)
     return PatchReader(plan.operation, patch).read

@@ -13,12 +13,15 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 
 from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor.bodies.xml_bodies import read_any_answer
 from proxy.redactor.exchange.settle import answer_ids, named_of
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.json.text import unwrapped
 from proxy.redactor.message import RawHeaders, Request, Response, header, numeric_id
-from proxy.redactor.plan import body_plan, may_be_several, names_ids
-from proxy.redactor.redact import ParsedBody, read_answer_body
+from proxy.redactor.named_places import may_be_several, names_ids
+from proxy.redactor.pages import is_xml
+from proxy.redactor.plan import body_plan
+from proxy.redactor.redact import ParsedBody
 from proxy.redactor.restore import EscapingKinds, surroundings
 from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 
@@ -93,8 +96,14 @@ def tells_refusal(body: bytes) -> bool:
     return any(_refusal(body))
 
 
+#: An element of SOAP and XML-RPC that tells of a failure.
+_FAULT: Final = re.compile(rb"<(?:[\w.-]+:)?[Ff]ault[\s/>]")
+
+
 def _refusal(body: bytes) -> tuple[bool, bool]:
     """Whether it says that, and whether it says no more than that no record was changed."""
+    if is_xml(body):
+        return _FAULT.search(body) is not None, False
     if HINT.search(body) is None:
         return False, False
     try:
@@ -179,7 +188,7 @@ def may_tell(headers: RawHeaders) -> bool:
     length, kind = header(headers, b"content-length"), header(headers, b"content-type")
     if length is not None and not (length.isdigit() and 0 < int(length) <= MOST):
         return False
-    if kind is None or surroundings(kind) is EscapingKinds.JSON:
+    if kind is None or surroundings(kind) in (EscapingKinds.JSON, EscapingKinds.XML):
         return True
     return length is not None and kind.lower().startswith(_UNNAMED)
 
@@ -275,7 +284,7 @@ def _shows_id(operation: Operation, answer: Response, body: ParsedBody, plainly:
     plan = body_plan(operation.response.body, IdPlace(IdSource.BODY, path=("id",)))
     if plan is None:
         return False
-    objects = read_answer_body(plan, body.media, answer.body, operation).items
+    objects = read_any_answer(plan, body.media, answer.body, operation).items
     return len(objects) == 1 and objects[0].id == plainly
 
 

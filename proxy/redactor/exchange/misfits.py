@@ -182,6 +182,11 @@ def _position(joined: BoundOperation, request: Request, body: ParsedBody | None,
         named = {**rule.multipart, **rule.file_names, **rule.csv}.items()
         row = f", row {row_of(request.body, body.items, spot)}" if body.media is Media.CSV else ""
         return "|".join(name for name, field in named if field == spot.field) + row
+    if body.media is Media.XML:
+        places = {**rule.fields, **rule.anchored}
+        inside = (rule.objects or ()) if spot.field in rule.fields else ()
+        names = [one for one in (*inside, *places[spot.field]) if isinstance(one, str)]
+        return "".join(map(step, names))
     paths = (rule.objects or (), *rule.fields.values(), *rule.anchored.values())
     declared = {name for path in paths for name in path if isinstance(name, str)}
     return "".join(

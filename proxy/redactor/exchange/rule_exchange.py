@@ -16,6 +16,7 @@ from proxy.offload import SMALL, STRIDE, discard, in_thread, is_long, run_in_thr
 from proxy.redactor import redact
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
+from proxy.redactor.bodies.xml_bodies import read_any_answer
 from proxy.redactor.exchange.answer_scan import AnswerScan, is_page, refuses_unread, wants_body
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
@@ -34,7 +35,6 @@ from proxy.redactor.exchange.settle import nothing_to_settle, settle
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (
-    Media,
     RawHeaders,
     Request,
     Response,
@@ -43,7 +43,7 @@ from proxy.redactor.message import (
     header,
 )
 from proxy.redactor.plan import Outcome, header_ids, outcome
-from proxy.redactor.redact import ParsedBody, read_answer_body, request_ids
+from proxy.redactor.redact import ParsedBody, request_ids
 from proxy.redactor.restore import Edit, Written, rewritten
 from proxy.redactor.rules import IdSource, Match, Restore, Verb
 from proxy.vault.proxied import (
@@ -284,14 +284,12 @@ class RuleExchange:
 
     async def _read_answer(self, answer: Response, long: bool) -> ParsedBody | None:
         """The objects of the answer; ``None``: it cannot be read, and passes with its tokens."""
-        if self._plan.response is None:
+        if self._plan.response is None or not answer.body:
             return None
         try:
             media = classify(answer.headers, answer.body)
-            if media is Media.NONE:
-                return None
             read = self._plan.response, media, answer.body, self._operation
-            return await in_thread(read_answer_body, *read) if long else read_answer_body(*read)
+            return await in_thread(read_any_answer, *read) if long else read_any_answer(*read)
         except VaultError as error:
             if error.code not in redact.UNREADABLE:
                 raise

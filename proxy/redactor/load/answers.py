@@ -287,7 +287,7 @@ def check_cookies(operations: Iterable[Operation], faults: RuleFaults) -> None:
 
 
 #: Places in a body that messages of a WebSocket do not have.
-_NOT_IN_MESSAGES: Final = ("form", "multipart", "csv", "part")
+_NOT_IN_MESSAGES: Final = ("form", "multipart", "csv", "part", "xml", "xmlrpc")
 
 
 def check_messages(section: Section, faults: RuleFaults) -> None:

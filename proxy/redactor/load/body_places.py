@@ -14,6 +14,7 @@ from proxy.redactor.load.texts import is_passed, known_field, with_documents
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import check_lone
 from proxy.redactor.load.yaml_tree import RuleFaults
+from proxy.redactor.named_places import misplaced
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.request_rules import PassPlaces
 from proxy.redactor.rules import (
@@ -28,10 +29,18 @@ from proxy.redactor.rules import (
     Verb,
 )
 from proxy.redactor.words import OtherKinds
+from proxy.redactor.xml_documents import XmlKind
 from proxy.tokenization import SHAPES
 
 #: Keys that say where something stands in a body.
-PLACE_KEYS = ("object", "each", "form", "fields", "values", "multipart", "csv", "websocket")
+PLACE_KEYS = (
+    "object", "each", "form", "fields", "values", "multipart", "csv", "websocket", "xml", "xmlrpc"
+)  # fmt: skip
+#: Keys that mean nothing beside places in XML.
+_NO_XML: Final = (
+    "object", "each", "form", "values", "multipart", "csv", "part", "files", "websocket",
+    "stream", "patch", "columns", "carriers",
+)  # fmt: skip
 
 #: Effect of absent members and null in a merge patch (RFC 7386).
 _MERGES: Final = {"absent": "keep", "nulls": "erase"}
@@ -61,12 +70,18 @@ def compile_body(
         if path[:depth] == objects and len(path) > depth
     }
     outside = {name: path for name, path in own.items() if name not in inside}
-    named = entity.fields.values() if objects is not None else ()
+    kind = next((one for one in XmlKind if one in section), None)
+    # of a search in XML only those that the rule names here
+    whole = objects is not None and (default or kind is None)
+    named = entity.fields.values() if whole else ()
     fields = {rule.name: rule.at for rule in named if rule.name not in own}
     part = section.value("part", "") or ""
     files = _file_names(section.value("multipart", {}), entity, faults)
     members = form, parts, files, csv
-    body = BodyPlace(objects, "each" in section, fields | inside, outside, *members, part)
+    each = "each" in section or (kind is not None and selects_many(objects or ()))
+    body = BodyPlace(objects, each, fields | inside, outside, *members, part, xml=kind)
+    if kind is not None:
+        _check_xml(kind, body, section, faults)
     if own:
         _check_places(body, section, faults)
     return with_documents(body, section, entity, faults)
@@ -156,6 +171,10 @@ def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None
     if "websocket" in section:
         message: Path = section.value("websocket", ())
         return message
+    for kind in XmlKind:
+        if kind in section:
+            inner: Path = section.value(kind, ())
+            return inner
     if "each" in section:
         path: Path = section.value("each", ())
         single = section.value("each") is not None and not selects_many(path)
@@ -170,6 +189,30 @@ def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None
     if "fields" in section or "values" in section:
         return () if default else None
     return None
+
+
+def _check_xml(kind: XmlKind, body: BodyPlace, section: Section, faults: RuleFaults) -> None:
+    """Note keys that mean nothing beside ``xml`` or ``xmlrpc``, and places that select nothing."""
+    others = XmlKind.ELEMENTS if kind is XmlKind.CALL else XmlKind.CALL
+    for key in (*_NO_XML, others):
+        if key in section:
+            faults.add(
+                section.key(key),
+                f"'{kind}' says that the body is a document of XML, and '{key}' is about another "
+                "one; leave one of them out, or write two operations, told apart by when: {type: "
+                "application/xml}",
+            )
+    ident: IdPlace | None = section.value("id")
+    paths = [body.objects or (), *body.fields.values(), *body.anchored.values()]
+    if ident is not None and ident.source is IdSource.BODY:
+        paths.append(ident.path)
+    for path in paths if kind is XmlKind.ELEMENTS else ():
+        if step := misplaced(path):
+            faults.add(
+                section.key(kind),
+                f"{spell(path)} selects nothing in a document of XML: {step} stands behind the "
+                "name of an element, and an attribute (['@id']), ['#text'] or ['#element'] comes last",
+            )
 
 
 def _own_places(

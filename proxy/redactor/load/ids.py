@@ -136,7 +136,7 @@ def _default(
     if verb is Verb.CREATE:
         return None
     response: Section | None = section.value("response")
-    lists = response is not None and "each" in response
+    lists = response is not None and _lists(response)
     if "id" in template.names and not (verb is Verb.READ and lists):
         return IdPlace(IdSource.PATH, "id")
     answered = verb is Verb.DELETE and response is not None and "id" in response
@@ -150,6 +150,12 @@ def _default(
             section.key(verb), f"this {verb} does not say which record it is about; write {hint}"
         )
     return None
+
+
+def _lists(response: Section) -> bool:
+    """Whether an answer says that it has several objects."""
+    xml = (response.value(key, ()) or () for key in ("xml", "xmlrpc") if key in response)
+    return "each" in response or any(map(selects_many, xml))
 
 
 def restores_as(section: Section, *kinds: Restore) -> bool:
@@ -181,7 +187,7 @@ def response_id(
             response.position("id"),
             "this id is one of the request; write it beside 'match': id: path id",
         )
-    elif id_place.source is IdSource.HEADER and verb is Verb.READ and "each" in response:
+    elif id_place.source is IdSource.HEADER and verb is Verb.READ and _lists(response):
         faults.add(
             response.position("id"),
             "a header field names one record, and this answer lists several; write $.id or "
@@ -195,7 +201,7 @@ def response_id(
             "the whole object cannot be its id; write $.id or another member",
         )
     bare = verb is Verb.DELETE and not any(
-        key in response for key in ("object", "each", "form", "fields")
+        key in response for key in ("object", "each", "xml", "xmlrpc", "form", "fields")
     )
     return replace(id_place, absolute=bare and id_place.source is IdSource.BODY)
 

@@ -128,6 +128,10 @@ _FORM = MapOf(_MEMBER, "member name or pattern with `*`", r"(?s).+")
 _PLACES = MapOf(SELECTOR, "field name", RULE_NAME, NAME_HINT)
 _OBJECT = Key("object", SELECTOR, "where the entity's object stands; an array there means each of its elements", "`$`")  # fmt: skip
 _EACH = Key("each", SELECTOR, "where the objects stand when there are several, e.g. `$.items[*]`")
+_XML = (
+    Key("xml", SELECTOR, "in place of `object`: the body is [XML](#xml), and the object stands at this element, as in `$.people.person[*]`"),
+    Key("xmlrpc", SELECTOR, "the same of a call of XML-RPC: the object is a value of it, as in `$.params[0]`"),
+)  # fmt: skip
 _MEMBERS = Key("form", _FORM, "members of an HTML form (`application/x-www-form-urlencoded`)")
 _ELSEWHERE = Key("fields", _PLACES, "fields that stand elsewhere in this operation, counted from the document's root")  # fmt: skip
 
@@ -137,6 +141,7 @@ REQUEST = Block(
     (
         _OBJECT,
         _EACH,
+        *_XML,
         _MEMBERS,
         _ELSEWHERE,
         Key("values", MapOf(_MEMBER, "selector"), "read and delete: values that a JSON body looks for, each by its place from the document's root; create and update: texts that are documents of JSON, each `json`, and places that hold nobody's data, each `pass: true`; messages of a WebSocket: such places alone"),
@@ -176,6 +181,7 @@ RESPONSE = Block(
     (
         _OBJECT,
         _EACH,
+        *_XML,
         Key("form", MapOf(Either(_FIELD, _CARRIER), "member name or pattern with `*`", r"(?s).+"), _MEMBERS.about),
         _ELSEWHERE,
         Key("values", MapOf(_DOCUMENT, "selector"), "texts that are documents of JSON, each by its place from the document's root"),

@@ -318,7 +318,8 @@ def body_in_words(body: BodyPlace | None) -> dict[str, Any] | None:
         named["names of files"] = dict(body.file_names)
     if body.csv:
         named |= {"csv": dict(body.csv), "part": body.part}
-    return {("each" if body.each else "object"): objects, **named}
+    key = body.xml or ("each" if body.each else "object")
+    return {str(key): objects, **named}
 
 
 def text_in_words(text: TextPlace) -> str:

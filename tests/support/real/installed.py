@@ -19,6 +19,8 @@ POP_CLIENT = Path(__file__).with_name("popclient.txt")
 OAUTH_CLIENTS = Path(__file__).with_name("oauthclients.txt")
 #: A framework that drops bytes which are no UTF-8 from paths.
 LENIENT = Path(__file__).with_name("lenient.txt")
+#: A service of SOAP and its usual client.
+SOAP = Path(__file__).with_name("soap.txt")
 #: The applications of ``docs/guides`` that are in no other lock.
 GUIDES = Path(__file__).with_name("guides.txt")
 #: Node.js and npm, in the version that the guides name.

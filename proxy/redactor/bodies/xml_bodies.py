@@ -1,0 +1,112 @@
+"""Reading bodies of XML: which values a rule names, and where each stands.
+
+A place is looked for in the JSON that a document is read as (``xml_documents``), so it means the
+same as in a body of JSON. A value that is not in one piece is not taken for another one: in a
+request it is refused, in an answer left.
+"""
+
+from typing import cast
+
+import msgspec
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.message import Media, Request, classify
+from proxy.redactor.named_places import ON_THE_WAY, deepest
+from proxy.redactor.plan import BodyPlan, OperationPlan
+from proxy.redactor.redact import (
+    ParsedBody,
+    Spot,
+    from_found,
+    read_answer_body,
+    read_request,
+    refuse_many,
+)
+from proxy.redactor.rules import Operation
+from proxy.redactor.select import Selection
+from proxy.redactor.xml_documents import Document, XmlKind, read_document
+
+#: Texts that hold nothing: none at all, and only elements.
+_NOTHING = ("", "[]")
+
+
+def read_xml(plan: OperationPlan, request: Request) -> ParsedBody | None:
+    """As ``redact.read_request``, of an operation that names places in XML."""
+    named, label = plan.request, plan.operation.label
+    if named is None or classify(request.headers, request.body) is not Media.XML:
+        return read_request(plan, request)
+    document, parsed, astray = _read(named, request.body, plan.operation)
+    pointer = named.outline.strayed(document.content)
+    if astray or pointer:
+        raise VaultError(
+            Code.VALUE_UNFIT,
+            f"The request matches {label}, and a text stands in an element where its rule goes on "
+            "to a protected place: send it as the rule has it, or name that place as a field.",
+            (Detail(pointer, "not what the rule has there"),) if pointer else (),
+        )
+    if parsed.hiding:
+        raise VaultError(
+            Code.BAD_REQUEST,
+            f"The request matches {label}, and something else than one text stands where its id "
+            "belongs.",
+        )
+    for spot in (spot for item in parsed.items for spot in item.spots):
+        if spot.value is not None and spot.start not in document.pieces:
+            raise VaultError(
+                Code.VALUE_UNFIT,
+                f"The request matches {label}, and the element of {spot.field} holds other "
+                "elements, comments or instructions, or is encoded: send its text alone.",
+                (Detail(spot.field, "holds more than a text"),),
+            )
+    refuse_many(_placed(parsed, document))
+    return parsed
+
+
+def read_any_answer(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> ParsedBody:
+    """As ``redact.read_answer_body``, also of XML."""
+    if plan.xml is None or media is not Media.XML:
+        return read_answer_body(plan, media, body, operation)
+    document, parsed, _ = _read(plan, body, operation)
+    return _placed(parsed, document)
+
+
+def _read(plan: BodyPlan, body: bytes, operation: Operation) -> tuple[Document, ParsedBody, bool]:
+    """A document as JSON, its objects by where they stand in that, and whether a text stands in an
+    element that should hold elements.
+    """
+    inner, levels = cast("BodyPlan", plan.xml), operation.endpoint.limits.json_depth
+    document = read_document(body, levels, cast("XmlKind", plan.kind))
+    content, depth = document.content, deepest(levels)
+    try:
+        selection = cast("Selection", inner.selection).find(content, depth)
+    except VaultError as error:
+        raise VaultError(
+            error.code,
+            "The XML is ambiguous: an element or attribute is called nearly as one that the rule "
+            "names, or is an attribute twice. Send distinct names; if the application has both, "
+            "name the other one in the rule, too.",
+            error.details,
+        ) from error
+    number = len(selection.objects)
+    parsed = from_found(inner, selection, content, depth)
+    ways = list[Spot]()
+    for item in parsed.items:
+        ways += (spot for spot in item.spots if spot.field.startswith(ON_THE_WAY))
+        item.spots = [spot for spot in item.spots if not spot.field.startswith(ON_THE_WAY)]
+    if len(parsed.items) > number and not (parsed.items[-1].spots or parsed.items[-1].emptied):
+        parsed.items.pop()  # it held nothing but texts on the way
+    texts = [spot.value.text for spot in ways if spot.value is not None]
+    return document, parsed, any(text not in _NOTHING for text in texts)
+
+
+def _placed(parsed: ParsedBody, document: Document) -> ParsedBody:
+    """The same objects, by where they stand in the XML."""
+    parsed.media = Media.XML
+    for item in parsed.items:
+        spots, item.spots = item.spots, []
+        for spot in spots:
+            if (piece := document.pieces.get(spot.start)) is not None:
+                start, end, parsed.writers[start] = piece
+                item.spots.append(msgspec.structs.replace(spot, start=start, end=end))
+            elif spot.value is None:
+                item.emptied = {**item.emptied, spot.field: None}
+    return parsed
