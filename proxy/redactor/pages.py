@@ -99,19 +99,17 @@ def is_xml(text: bytes) -> bool:
     return text[:512].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
 
 
-_XML_BETWEEN = re.compile(rb" ?(?:<!--|-->|<!\[CDATA\[|\]\]>|[<>]) ?|(?<==)'|'(?=[ />?])")
-_XML_INSIDE = re.compile(rb"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[|\]\]>", re.DOTALL)
-
-
 def xml_readings(document: bytes) -> list[bytes]:
     """A document with its texts apart and references undone; also without comments in them."""
-    document = re.sub(rb"\s+", b" ", document)
-    apart = (_XML_BETWEEN.sub(b'"', one) for one in (document, _XML_INSIDE.sub(b"", document)))
+    whole = re.sub(rb"\s+", b" ", document)
+    apart = (_XML_BETWEEN.sub(b'"', one) for one in (whole, _XML_INSIDE.sub(b"", whole)))
     texts = (html.unescape(one.decode("utf-8", "replace")) for one in apart)
     return [one.encode("utf-8", "replace") for one in dict.fromkeys(texts)]
 
 
 _UNREFERABLE = frozenset(map(chr, range(0x80, 0xA0)))
+_XML_BETWEEN = re.compile(rb" ?(?:<!--|-->|<!\[CDATA\[|\]\]>|[<>]) ?|(?<==)'|'(?=[ />?])")
+_XML_INSIDE = re.compile(rb"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[|\]\]>", re.DOTALL)
 
 
 #: Signs of HTML in a text: a tag, a comment, or an escaped character.

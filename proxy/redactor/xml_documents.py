@@ -4,8 +4,8 @@
 "mail": [{"#text": "a@b"}]}]}``: elements and attributes by their local names, each element in an
 array, its text under ``#text``, and the name of a lone one in it under ``#element``. A text that is
 not in one piece (elements or comments stand in it) is an array there, and an element that says
-``nil`` is null. Calls of XML-RPC are read as the values that they spell out. Only UTF-8 is read, and
-no document with a DTD. Source: XML 1.0 (2.4, 2.7, 2.11, 4.1), Namespaces in XML, XML-RPC.
+``nil`` is null. Calls of XML-RPC are read as the values that they spell out. Only UTF-8 is read,
+and no document with a DTD. Source: XML 1.0 (2.4, 2.7, 2.11, 4.1), Namespaces in XML, XML-RPC.
 """
 
 import enum
@@ -34,7 +34,7 @@ _REFERENCE: Final = re.compile("&(?:#x([0-9A-Fa-f]+)|#([0-9]+)|(amp|lt|gt|quot|a
 _NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _LINES: Final = re.compile("\r\n?")
 #: Signs of a text that are written as references; and those that cannot be written at all.
-_SPECIAL: Final = re.compile("[&<>\r]")
+_SPECIAL: Final = re.compile(r"[&<>\r]|\A[ \t\n]+|(?<![ \t\n])[ \t\n]+\Z")
 _QUOTED: Final = re.compile("[&<>\"'\t\n\r]")
 _SIGNS: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _UNFIT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -103,7 +103,7 @@ class _Reader:
         parser.StartElementHandler = self._begin
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
-        parser.CommentHandler = parser.ProcessingInstructionHandler = self._beside
+        parser.CommentHandler = parser.ProcessingInstructionHandler = self._interrupted
 
     def root(self) -> _Ended:
         """The root element. Raises ``VaultError`` (UNREADABLE_BODY, TOO_LARGE)."""
@@ -166,7 +166,7 @@ class _Reader:
     def _text(self, text: str) -> None:
         self._open[-1].text = self._open[-1].text or bool(text.strip(_BLANK))
 
-    def _beside(self, *_: object) -> None:
+    def _interrupted(self, *_: object) -> None:
         self._open[-1].odd = True
 
     def _end(self, _: str) -> None:
@@ -220,7 +220,7 @@ def _fit(text: str) -> str:
 
 
 def _reference(sign: re.Match[str]) -> str:
-    return _SIGNS.get(sign[0]) or f"&#{ord(sign[0])};"
+    return _SIGNS.get(sign[0]) or "".join([f"&#{ord(one)};" for one in sign[0]])
 
 
 def _write(special: re.Pattern[str], value: Value) -> bytes:

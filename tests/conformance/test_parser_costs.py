@@ -60,6 +60,7 @@ from proxy.redactor import (
     redact,
     restore,
     validation,
+    xml_documents,
 )
 from proxy.redactor import pages as html
 from proxy.redactor.exchange import request_tokens as words
@@ -428,6 +429,9 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "telemetry.tracing:parse_traceparent": lambda text: tracing.parse_traceparent(_bytes(text)),
     "redactor.form:read_value": lambda text: form.read_value(_bytes(text)),
     "redactor.form:loosely": form.loosely,
+    "redactor.xml_documents:read_document": lambda text: xml_documents.read_document(
+        b"<a>%b</a>" % _bytes(text), 64, xml_documents.XmlKind.ELEMENTS
+    ),
     "redactor.json.tree:read_json_value": lambda text: json_codec.read_json_value(
         _bytes('"' + text + '"')
     ),

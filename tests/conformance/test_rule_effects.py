@@ -10,6 +10,7 @@ from tests.support.tree import ROOT
 
 #: Keys that one file of rules cannot do without, or whose effect lies beyond one exchange: the tests of these.
 CALLERS = "tests/unit/gateway/test_callers.py::"
+XML = "tests/unit/redactor/bodies/test_xml_bodies.py::"
 EXERCISED: dict[Word, str] = {
     ("rule_file", "version"): "tests/unit/redactor/load/test_loader.py::test_the_smallest_useful_file_loads_without_a_warning",
     ("rule_file", "endpoint"): "tests/unit/redactor/load/test_loader.py::test_a_file_may_hold_nothing_but_an_endpoint",
@@ -28,6 +29,10 @@ EXERCISED: dict[Word, str] = {
     ("entity", "versions"): "tests/unit/redactor/exchange/test_settle_versions.py::test_without_the_word_an_update_ends_what_it_replaces",
     ("entity", "fields"): "tests/unit/redactor/load/test_entities.py::test_a_field_has_the_shape_of_its_kind_and_the_member_of_its_name",
     ("field", "stored"): "tests/unit/redactor/load/test_entities.py::test_the_schema_of_the_vault_follows_find_and_stored",
+    ("request", "xml"): XML + "test_the_application_gets_tokens_and_the_caller_people",
+    ("response", "xml"): XML + "test_the_application_gets_tokens_and_the_caller_people",
+    ("request", "xmlrpc"): XML + "test_calls_of_xml_rpc",
+    ("response", "xmlrpc"): XML + "test_calls_of_xml_rpc",
     ("on_error", "untold_token"): "tests/unit/redactor/exchange/test_bound_operation.py::test_a_rule_may_show_what_the_id_alone_tells_from_a_value",
     ("on_error", "unknown_token"): "tests/unit/redactor/exchange/test_request_tokens.py::test_a_look_alike_that_resolves_to_nothing_is_data",
 }  # fmt: skip

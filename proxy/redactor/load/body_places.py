@@ -211,7 +211,7 @@ def _check_xml(kind: XmlKind, body: BodyPlace, section: Section, faults: RuleFau
             faults.add(
                 section.key(kind),
                 f"{spell(path)} selects nothing in a document of XML: {step} stands behind the "
-                "name of an element, and an attribute (['@id']), ['#text'] or ['#element'] comes last",
+                "name of an element, and an attribute (['@id']) or ['#text'] comes last",
             )
 
 

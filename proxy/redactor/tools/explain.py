@@ -318,8 +318,7 @@ def body_in_words(body: BodyPlace | None) -> dict[str, Any] | None:
         named["names of files"] = dict(body.file_names)
     if body.csv:
         named |= {"csv": dict(body.csv), "part": body.part}
-    key = body.xml or ("each" if body.each else "object")
-    return {str(key): objects, **named}
+    return {str(body.xml or ("each" if body.each else "object")): objects, **named}
 
 
 def text_in_words(text: TextPlace) -> str:

@@ -27,13 +27,13 @@ OPERATIONS = (
     + ID
     + "}}",
 )
-ANN = """<?xml version="1.0" encoding="UTF-8"?>
+ANN = b"""<?xml version="1.0" encoding="UTF-8"?>
 <!-- a note --><x:person xmlns:x="urn:x" vip = '1'>
   <x:name lang='sv'>
     Ann &amp; &#66;o W&#xE9;xlomere </x:name><email><![CDATA[Ann@Wexlomere.example]]></email>
   <phone>+46 70 918 27 36</phone><born>1931-02-27</born><tags><tag>one-of-them</tag>
   <tag>two-of-them</tag></tags><line ext="ext-&quot;4711&quot;"/><other note="&lt;">x</other></x:person>
-""".encode()
+"""
 MARKERS = (b"xlomere", b"918 27", b"1931-02-27", b"of-them", b"4711")
 
 
@@ -74,7 +74,7 @@ async def test_the_application_gets_tokens_and_the_caller_people():
     assert b"lang='sv'>\n    " in sent  # and white space round a value
     body = sent.replace(b"vip = '1'", b'id="1"')
     expected = ANN.replace(b"vip = '1'", b'id="1"').replace(b"&#66;", b"B")
-    expected = expected.replace("&#xE9;".encode(), "é".encode()).replace(b"&quot;", b"&#34;")
+    expected = expected.replace(b"&#xE9;", "é".encode()).replace(b"&quot;", b"&#34;")
     assert (await call.answer(201, body, XML)).body == expected
     assert await one.counts() == (1, 0, 0)
     read = await (await one.send("GET /p/1")).answer(200, body, SOAP)
@@ -272,10 +272,14 @@ async def test_a_fault_with_200_leaves_a_change_in_doubt():
 # ------------------------------------------------------------------ several operations on one path
 
 CALLS = (
-    '{match: POST /rpc, when: {$.methodName: add}, create: p, request: {xmlrpc: "$.params[0]"}, '
-    'response: {xmlrpc: $, id: "$.params[0]"}}',
-    "{match: POST /rpc, when: {$.methodName: find}, read: p, request: {xmlrpc: $, "
-    'fields: {email: "$.params[0]"}}, response: {xmlrpc: "$.params[0][*]", id: $.id}}',
+    (
+        '{match: POST /rpc, when: {$.methodName: add}, create: p, request: {xmlrpc: "$.params[0]"}, '
+        'response: {xmlrpc: $, id: "$.params[0]"}}'
+    ),
+    (
+        "{match: POST /rpc, when: {$.methodName: find}, read: p, request: {xmlrpc: $, "
+        'fields: {email: "$.params[0]"}}, response: {xmlrpc: "$.params[0][*]", id: $.id}}'
+    ),
     "{match: POST /rpc, when: {$.methodName: ping}, pass: true}",
 )
 CALL = """<?xml version="1.0"?>
@@ -328,8 +332,10 @@ async def test_calls_that_are_read_otherwise_are_refused(value: str):
 
 async def test_what_tells_operations_apart_is_read_in_elements_too():
     operations = (
-        "{match: POST /s, when: {$.Envelope.Body.Act.kind: add}, create: p, "
-        "request: {xml: $.Envelope.Body.Act}, response: {xml: $.Envelope.Body.Done, id: $.id}}",
+        (
+            "{match: POST /s, when: {$.Envelope.Body.Act.kind: add}, create: p, "
+            "request: {xml: $.Envelope.Body.Act}, response: {xml: $.Envelope.Body.Done, id: $.id}}"
+        ),
         "{match: POST /s, when: {$.Envelope.Body.Act.kind: ping}, pass: true}",
     )
     one = await desk(*operations)

@@ -133,12 +133,12 @@ def test_text_that_is_no_unicode_is_unfit_and_not_told():
 @table("media", CODECS)
 def test_every_registered_codec_reads_what_it_writes(media):
     codec = CODECS[media]
-    for text in ("", "Ann & Söhne = 100 %", "a+b\n\0"):
+    for text in ("", "Ann & Söhne = 100 %", "a+b\nc", *(["\0"] if media is not Media.XML else [])):
         assert codec.read(codec.write(Value(text))) == Value(text)
 
 
 def test_each_kind_of_texts_behind_one_another_has_a_codec():
-    assert set(CODECS) == {Media.JSON, Media.FORM, Media.MULTIPART}
+    assert set(CODECS) == {Media.JSON, Media.FORM, Media.MULTIPART, Media.XML}
 
 
 # ---- spans

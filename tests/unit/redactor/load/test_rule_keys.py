@@ -124,7 +124,7 @@ def test_the_parts_of_the_manual_load_inside_a_file():
         elif part.startswith("tests:"):
             assert load_text(head + part).tests
             loaded += 1
-    assert loaded == 16
+    assert loaded == 17
 
 
 def test_a_manual_without_place_for_the_tables_is_refused():
