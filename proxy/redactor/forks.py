@@ -28,7 +28,7 @@ from proxy.redactor.redact import MOST_QUERY, query_span, query_spots
 from proxy.redactor.request_rules import Condition, ConditionSource
 from proxy.redactor.rules import Operation, PassRule, Rule, Verb
 from proxy.redactor.select import Selection
-from proxy.redactor.xml_documents import read_document
+from proxy.redactor.xml_documents import read_xml_document
 
 _IN_BODY = {
     ConditionSource.BODY: (Media.JSON, Media.XML),
@@ -151,7 +151,7 @@ class Fork:
         stated: dict[_Position, list[Value]] = {}
         body, depth = request.body, self._limits.json_depth
         if media is Media.XML and self._xml is not None:
-            body, depth = read_document(body, depth, self._xml).content, deepest(depth)
+            body, depth = read_xml_document(body, depth, self._xml).content, deepest(depth)
         if media in self._selections:
             selection, outline = self._selections[media]
             for leaf in selection.find(body, depth).anchored:

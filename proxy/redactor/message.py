@@ -293,7 +293,7 @@ CODECS: Mapping[Media, Codec] = {
     Media.JSON: Codec(tree.read_json_value, tree.write_json_value),
     Media.FORM: Codec(form.read_value, form.write_value),
     Media.MULTIPART: Codec(read_text, write_text),
-    Media.XML: Codec(xml_documents.text_value, xml_documents.write_text),
+    Media.XML: Codec(xml_documents.text_value, xml_documents.write_xml_text),
 }
 
 

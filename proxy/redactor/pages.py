@@ -94,9 +94,8 @@ def references(value: str, literal: Container[str] = "") -> bytes:
     ).encode()
 
 
-def is_xml(text: bytes) -> bool:
-    """Whether a text begins as a document of XML."""
-    return text[:512].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
+#: Matches a text that begins as a document of XML.
+is_xml = re.compile(rb"[\xef\xbb\xbf \t\r\n]*+<").match
 
 
 def xml_readings(document: bytes) -> list[bytes]:

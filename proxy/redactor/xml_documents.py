@@ -64,7 +64,7 @@ class Document(NamedTuple):
     pieces: dict[int, Piece]
 
 
-def unreadable(what: str) -> VaultError:
+def _unreadable(what: str) -> VaultError:
     """The error for a document that is not read."""
     return VaultError(Code.UNREADABLE_BODY, f"The XML {what}.")
 
@@ -109,15 +109,15 @@ class _Reader:
         """The root element. Raises ``VaultError`` (UNREADABLE_BODY, TOO_LARGE)."""
         body, line = self._body, 0
         if not is_utf8(body) or b"\0" in body:  # the parser would read UTF-16, too
-            raise unreadable("is not UTF-8")
+            raise _unreadable("is not UTF-8")
         try:
             self._parser.Parse(body, True)
         except expat.ExpatError as error:
             line = error.lineno
         if line:
-            raise unreadable(f"is not well-formed, in line {line}")
+            raise _unreadable(f"is not well-formed, in line {line}")
         if not self._ids.isdisjoint(self._references):
-            raise unreadable(
+            raise _unreadable(
                 "says by a reference (href or ref) what stands in another of its elements: send "
                 "each value where it belongs"
             )
@@ -125,10 +125,10 @@ class _Reader:
 
     def _declared(self, version: str, encoding: str | None, _: int) -> None:
         if version != "1.0" or (encoding or "").lower() not in _UTF8:
-            raise unreadable("says that it is no XML 1.0, or in another encoding than UTF-8")
+            raise _unreadable("says that it is no XML 1.0, or in another encoding than UTF-8")
 
     def _typed(self, *_: object) -> None:
-        raise unreadable("has a document type (DTD), which is not read: send it without")
+        raise _unreadable("has a document type (DTD), which is not read: send it without")
 
     def _begin(self, name: str, attributes: Sequence[str]) -> None:
         if len(self._open) > self._depth:
@@ -141,11 +141,11 @@ class _Reader:
         tag = _TAG.match(self._body, at)
         local = _local(name)
         if tag is None or local == "EncryptedData":
-            raise unreadable("is encrypted, or has a tag that cannot be read")
+            raise _unreadable("is encrypted, or has a tag that cannot be read")
         one = _Element(tag[1], local, tag.end())
         written = list(_ATTRIBUTE.finditer(self._body, *tag.span(2)))
         if len(written) * 2 != len(attributes):
-            raise unreadable("has a tag that cannot be read")
+            raise _unreadable("has a tag that cannot be read")
         for number, match in enumerate(written):
             called, text = attributes[2 * number], attributes[2 * number + 1]
             if called != "xmlns" and not called.startswith("xmlns:"):
@@ -188,7 +188,7 @@ class _Reader:
             text = _LINES.sub("\n", section[1].decode())
             first, last = section.span(1)
             return text, Piece(start + first, start + last, _write_section)
-        return _text_of(raw), Piece(start, start + len(raw), write_text)
+        return _text_of(raw), Piece(start, start + len(raw), write_xml_text)
 
 
 def _local(name: str) -> str:
@@ -227,7 +227,7 @@ def _write(special: re.Pattern[str], value: Value) -> bytes:
     return special.sub(_reference, _fit(value.text)).encode()
 
 
-def write_text(value: Value) -> bytes:
+def write_xml_text(value: Value) -> bytes:
     """The text between two tags."""
     return _write(_SPECIAL, value)
 
@@ -245,7 +245,7 @@ def _write_section(value: Value) -> bytes:
 
 def _write_element(name: bytes, value: Value) -> bytes:
     """The end of a tag with a text behind it, in place of ``/>``."""
-    return b">%b</%b>" % (write_text(value), name) if value.text else b"/>"
+    return b">%b</%b>" % (write_xml_text(value), name) if value.text else b"/>"
 
 
 # Writing the JSON.
@@ -364,7 +364,7 @@ class _Writer:
 
 
 def _no_call() -> VaultError:
-    return unreadable("is no call of XML-RPC as its specification has it")
+    return _unreadable("is no call of XML-RPC as its specification has it")
 
 
 def _elements(ended: _Ended) -> Sequence[_Ended]:
@@ -388,7 +388,7 @@ def _only(ended: _Ended, name: str, inner: str = "value") -> _Ended:
     return one
 
 
-def read_document(body: bytes, depth: int, kind: XmlKind) -> Document:
+def read_xml_document(body: bytes, depth: int, kind: XmlKind) -> Document:
     """A document as JSON. Raises ``VaultError``: UNREADABLE_BODY, TOO_LARGE."""
     root, writer = _Reader(body, depth).root(), _Writer()
     if kind is XmlKind.CALL:

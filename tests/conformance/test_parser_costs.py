@@ -429,7 +429,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "telemetry.tracing:parse_traceparent": lambda text: tracing.parse_traceparent(_bytes(text)),
     "redactor.form:read_value": lambda text: form.read_value(_bytes(text)),
     "redactor.form:loosely": form.loosely,
-    "redactor.xml_documents:read_document": lambda text: xml_documents.read_document(
+    "redactor.xml_documents:read_xml_document": lambda text: xml_documents.read_xml_document(
         b"<a>%b</a>" % _bytes(text), 64, xml_documents.XmlKind.ELEMENTS
     ),
     "redactor.json.tree:read_json_value": lambda text: json_codec.read_json_value(

@@ -23,7 +23,7 @@ from proxy.redactor.redact import (
 )
 from proxy.redactor.rules import Operation
 from proxy.redactor.select import Selection
-from proxy.redactor.xml_documents import Document, XmlKind, read_document
+from proxy.redactor.xml_documents import Document, XmlKind, read_xml_document
 
 #: Texts that hold nothing: none at all, and only elements.
 _NOTHING = ("", "[]")
@@ -74,7 +74,7 @@ def _read(plan: BodyPlan, body: bytes, operation: Operation) -> tuple[Document, 
     element that should hold elements.
     """
     inner, levels = cast("BodyPlan", plan.xml), operation.endpoint.limits.json_depth
-    document = read_document(body, levels, cast("XmlKind", plan.kind))
+    document = read_xml_document(body, levels, cast("XmlKind", plan.kind))
     content, depth = document.content, deepest(levels)
     try:
         selection = cast("Selection", inner.selection).find(content, depth)

@@ -55,6 +55,7 @@ _BOUND: Final = (Restore.HTML, Restore.TEXT)
 
 #: Kinds in which rules name places.
 _NAMED: Final = (EscapingKinds.JSON, EscapingKinds.FORM, EscapingKinds.SCRIPT)
+_XML: Final = (EscapingKinds.XML,)
 
 #: The kinds of answers of success in which tokens are restored wherever they stand.
 _PAGES: Final[Mapping[Restore, SizedCollection[EscapingKinds]]] = {
@@ -229,8 +230,10 @@ def wants_body(plan: OperationPlan, outcome: Outcome, headers: RawHeaders) -> bo
     operation, kind = plan.operation, restore.surroundings(declared)
     if outcome is not _TAKEN:
         return operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
-    if _names(plan, kind) or (
-        plan.response is not None and declared is None and refuses_unread(operation)
+    body = plan.response
+    if body is not None and (
+        kind in (_NAMED if body.xml is None else _XML)
+        or (declared is None and refuses_unread(operation))
     ):
         return True
     return kind in _PAGES[operation.response.restore] or (
@@ -244,13 +247,8 @@ def is_page(plan: OperationPlan, answer: Response) -> bool:
     rule = plan.operation.response
     if kind is None or not (rule.scan or kind in _PAGES[rule.restore]):
         return False
-    return not _names(plan, kind)
-
-
-def _names(plan: OperationPlan, kind: EscapingKinds | None) -> bool:
-    """Whether the rule names places in answers of this kind."""
     body = plan.response
-    return body is not None and kind in (_NAMED if body.xml is None else (EscapingKinds.XML,))
+    return body is None or kind not in (_NAMED if body.xml is None else _XML)
 
 
 class AnswerScan:

@@ -7,12 +7,12 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor.xml_documents import Document, XmlKind, read_document
+from proxy.redactor.xml_documents import Document, XmlKind, read_xml_document
 from tests.support.table import table
 
 
 def read(text: str, kind: XmlKind = XmlKind.ELEMENTS) -> Document:
-    return read_document(text.encode(), 64, kind)
+    return read_xml_document(text.encode(), 64, kind)
 
 
 def pieces(text: str, document: Document) -> list[str]:
