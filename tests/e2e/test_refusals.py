@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
-from tests.support.instance import Instance, running
+from tests.e2e.test_workers import WORKERS, ready
+from tests.support.instance import Instance, running, started
 from tests.support.patience import PATIENCE
 from tests.support.people import FLAT, RULES, rules
 from tests.support.rawclient import RawClient, get, post
@@ -103,8 +104,15 @@ async def seen(instance: Instance) -> None:
         assert b'"code": "malformed_json"' in problem.body
 
 
-async def test_a_refusal_is_seen_whole_and_as_early_as_can_be(tmp_path: Path) -> None:
-    async with RawServer(says(OK)) as server, running(tmp_path, rules(server.url)) as instance:
+@pytest.mark.parametrize("arguments", [("serve",), WORKERS], ids=["alone", "workers"])
+async def test_a_refusal_is_seen_whole_and_as_early_as_can_be(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    async with (
+        RawServer(says(OK)) as server,
+        started(Instance(tmp_path, arguments=arguments), rules(server.url)) as instance,
+    ):
+        await ready(instance)
         await early(instance)
         await late(instance)
         await seen(instance)

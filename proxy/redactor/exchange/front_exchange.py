@@ -51,6 +51,7 @@ from proxy.redactor.exchange.owner_protocol import (
 from proxy.redactor.json.arrays import ListRows
 from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing, classify, header
 from proxy.redactor.plan import BodyPlan, OperationPlan, Outcome, list_plan, make_plan, outcome
+from proxy.redactor.redact import check_head
 from proxy.redactor.rules import Match, RuleSet, Verb
 from proxy.redactor.views import View
 from proxy.telemetry.logs import REQUEST_ID
@@ -184,7 +185,11 @@ class FrontExchange:
         self.missed = False
 
     def check_head(self, head: Request) -> None:
-        """Nothing is refused before its body is there."""
+        """Raise ``VaultError`` for what no body makes right, where one rule alone tells that."""
+        operation = self._operation
+        if has_one_answer(operation) and not operation.branches:
+            plan = self._runtime.plan(self._runtime.numbers[id(operation)])
+            check_head(plan, self._match, head)
 
     async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         operation, question = self._operation, self._question(request, marks, REQUEST_ID.get())
