@@ -19,7 +19,7 @@ from proxy.model.schema import Value
 from proxy.offload import BRIEF, SMALL
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import native_code
-from proxy.redactor.message import Request, Spellings
+from proxy.redactor.message import RawHeaders, Request, Spellings
 from proxy.redactor.pages import is_xml
 from proxy.redactor.passed_places import PassedParts, cut_out, without_passed
 from proxy.redactor.plan import BodyPlan, OperationPlan
@@ -172,7 +172,7 @@ class JointGuard:
 class Guard:
     """Looks through the requests of one operation; made when rules load."""
 
-    __slots__ = ("_literals", "_operation", "_report", "passed")
+    __slots__ = ("_latest", "_literals", "_operation", "_report", "passed")
 
     def __init__(self, plan: OperationPlan, report: Callable[[str, str], None]) -> None:
         """``report``: called with the field and its place, if findings are reported only."""
@@ -180,6 +180,8 @@ class Guard:
         self.passed = PassedParts(plan)
         self._literals = frozenset(operation.template.encode().split(b"/"))
         self._report = report
+        #: the last address and header fields, and what is searched of them
+        self._latest: tuple[bytes, RawHeaders, bytes] = b"\n", (), b""
 
     def check(
         self,
@@ -236,19 +238,22 @@ class Guard:
 
     def _heap(self, sent: Request, content: bytes) -> bytes:
         """Head of a request, and of its body what no value may stand in, in every reading."""
-        path, _, query = sent.target.partition(b"?")
-        lines, literals, searched = [b"", query], self._literals, _searched
-        # no comprehensions: each is one more call with every request
-        for one in path.split(b"/"):
-            if one not in literals:
-                lines.append(one)  # noqa: PERF401  # saves a call
-        for name, line in sent.headers:
-            if searched[name]:
-                lines.append(line)
-        head = b"\n".join(lines)
+        target, headers, head = self._latest  # callers send the same head again and again
+        if sent.target != target or sent.headers != headers:
+            path, _, query = sent.target.partition(b"?")
+            lines, literals, searched = [b"", query], self._literals, _searched
+            # no comprehensions: each is one more call with every request
+            for one in path.split(b"/"):
+                if one not in literals:
+                    lines.append(one)  # noqa: PERF401  # saves a call
+            for name, line in sent.headers:
+                if searched[name]:
+                    lines.append(line)
+            head = b"\n".join(lines)
+            if head.find(b"%") >= 0 or head.find(b"\\") >= 0 or query.find(b"+") >= 0:
+                head = b"\n".join(text_readings(head))
+            self._latest = sent.target, sent.headers, head
         holds = content.find  # ``in`` asks first whether it is a number, and takes longer for that
-        if head.find(b"%") >= 0 or head.find(b"\\") >= 0 or query.find(b"+") >= 0:
-            head = b"\n".join(text_readings(head))
         plus = holds(b"+") >= 0 and sent.body[:1] not in b"{["
         if plus or holds(b"\\") >= 0 or holds(b"%") >= 0 or is_xml(content):
             content = b"\n".join(text_readings(content))

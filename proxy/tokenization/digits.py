@@ -21,6 +21,8 @@ INDEXED_DIGITS = 6
 #: More digits than these no number of a person has; FF1 takes this many (``TokenKeys.permute``).
 MOST_DIGITS = 56
 
+_LEAST = (0, *[10**digits for digits in range(MOST_DIGITS)])  #: number of so many digits
+
 _ALLOWED = r"[\d\s+\-./(),:;#*'_\u00ad\u200b-\u200f\u2010-\u2015\u2019\u202a-\u202e\u2060-\u2069\u2212\ufeff]*"
 _WRITTEN = re.compile(_ALLOWED)
 #: Nearly every number is ASCII digits once these are left out; to see that takes a fraction of the
@@ -121,7 +123,7 @@ class DigitTokenizer(ValueTokenizer):
             and digits.isdigit()
             and digits[0] != "0"
         ):
-            least = 10 ** (size - 1)
+            least = _LEAST[size]
             drawn = int.from_bytes(self._binding.keys.random(size // 2 + 9), "big")
             drawn_digits = str(least + drawn % (9 * least))
             if drawn_digits != digits:

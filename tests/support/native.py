@@ -40,6 +40,8 @@ def use(code: NativeCode | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use these functions, or those in Python, until the test ends."""
     for module in (arrays, select, fast_path_exchange):
         monkeypatch.setattr(module, "find_leaves", code and code.find)
+    monkeypatch.setattr(fast_path_exchange, "_answer_fields", code and code.answer_fields)
+    monkeypatch.setattr(fast_path_exchange, "_put_back", code and code.put_back)
     monkeypatch.setattr(value_scan, "_absent", code and code.absent)
     monkeypatch.setattr(guard, "_cut", code and code.cut)
     words = {} if code is None else {write62: code.write62, write32: code.write32}

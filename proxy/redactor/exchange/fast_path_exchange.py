@@ -21,7 +21,7 @@ from proxy.redactor.exchange.judgement import HINT, tells_refusal
 from proxy.redactor.exchange.mixins import viewed
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.json.arrays import AlikeObjects
-from proxy.redactor.json.native import find_leaves
+from proxy.redactor.json.native import FieldSpan, Swaps, find_leaves, native_code
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
 from proxy.redactor.plan import UNDECIDED, BodyPlan, OperationPlan, id_in_text
@@ -47,18 +47,15 @@ _text: Final = msgspec.json.Decoder(str).decode
 _texts: Final = msgspec.json.Decoder(list[str]).decode
 _NO_WRITE: Final = cast("StagedWrite", None)
 
+#: See ``NativeCode``; ``None`` where it was not compiled.
+_answer_fields: Final = native_code and native_code.answer_fields
+_put_back: Final = native_code and native_code.put_back
+
 #: What leaves a place empty.
 EMPTY_PLACES: Final = frozenset((b"null", b'""'))
-#: An empty text in the answer to a write may be what became of a value.
 _NULL: Final = frozenset((b"null",))
-
-#: A field, and where its value begins and ends.
-FieldSpan = tuple[str, int, int]
 #: The id that an answer has, and its fields.
-FoundFields = tuple[str | None, Sequence[FieldSpan]]
-#: By field what stands between the application and the caller: the token as it is written in JSON,
-#: and the value.
-Swaps = dict[str, tuple[bytes, bytes]]
+FoundFields = tuple[str | None, list[FieldSpan]]
 
 
 def writes_plainly(plan: OperationPlan) -> bool:
@@ -126,22 +123,27 @@ class AnswerReader:
         leaves = self._alike.whole(body)
         if leaves is None:
             return None
-        id_leaf, names, ident = self._id_leaf, self._names, None
-        nothing = _NULL if self.writes else EMPTY_PLACES
-        spans: list[FieldSpan] = []
-        for index, leaf in enumerate(leaves[0], 1):
-            start, end = leaves[1][index]
-            if leaf != id_leaf:
-                if body[start:end] in nothing:
-                    continue
-                if body[start] != 0x22:
-                    return None
-                spans.append((names[leaf], start, end))
-                continue
-            raw = body[start:end]
-            if end - start < self._digits and raw.isdigit():
+        names, id_leaf, empties = self._names, self._id_leaf, not self.writes
+        ident, raw, spans = None, None, list[FieldSpan]()
+        if _answer_fields is not None:
+            if (read := _answer_fields(body, leaves, names, id_leaf, empties)) is None:
+                return None
+            raw, spans = read
+        else:  # no call: this is on the way of every request
+            # an empty text in the answer to a write may be what became of a value
+            nothing = EMPTY_PLACES if empties else _NULL
+            for index, leaf in enumerate(leaves[0], 1):
+                start, end = leaves[1][index]
+                if leaf == id_leaf:
+                    raw = body[start:end]
+                elif body[start:end] not in nothing:
+                    if body[start] != 0x22:
+                        return None
+                    spans.append((names[leaf], start, end))
+        if raw is not None:
+            if len(raw) < self._digits and raw.isdigit():
                 ident = raw.decode()
-            elif raw[0] == 0x22 and raw.find(b"\\") < 0 and end - start > 2:
+            elif raw[0] == 0x22 and raw.find(b"\\") < 0 and len(raw) > 2:
                 ident = id_in_text(self._template, raw[1:-1].decode())
             else:
                 return None
@@ -260,40 +262,37 @@ class FastPathExchange(msgspec.Struct, eq=False):
         """Restore the body of an answer of success; ``None``: it is not ordinary, and nothing was
         done. ``read``: what it shows, where that was found already.
         """
-        own, read = self.key, read or self.plan.read(body)
-        if read is None:
-            return None
+        own, read, plan = self.key, read or self.plan.read(body), self.plan
         # an answer without these words, as nearly all are, costs no call
-        if self.plan.judged and HINT.search(body) is not None and tells_refusal(body):
+        refused = plan.judged and HINT.search(body) is not None and tells_refusal(body)
+        if read is None or refused:
             return None
         ident, spans = read
-        key = ident or own
-        written: list[bytes] | None
-        if not self.plan.writes:
-            self.row, written = self.plan.revealed(key or "", spans, body)
+        key, view, swaps = ident or own, plan.view, self.swaps
+        written: list[bytes] | None = None
+        restored = None
+        if not plan.writes:
+            self.row, written = plan.revealed(key or "", spans, body)
         elif key is None or (own is not None and key != own):
             return None
+        elif _put_back is not None and view is None:
+            restored = _put_back(body, spans, swaps)
         else:
-            swaps, written = self.swaps, []
+            written = []
             for name, start, end in spans:
                 swap = swaps.get(name)
                 if swap is None or body[start:end] != swap[0]:
                     return None
                 written.append(swap[1])
-        if written is None:
-            return None
-        view = self.plan.view
-        if view is not None:
-            written = self.plan.visible(view, spans, body, written)
-        reached = 0
-        pieces: list[bytes] = []
-        for index, (_, start, end) in enumerate(spans):
-            pieces.append(body[reached:start])
-            pieces.append(written[index])
-            reached = end
-        pieces.append(body[reached:])
-        restored = b"".join(pieces)
-        if restored == body:
+        if written is not None:
+            written = written if view is None else plan.visible(view, spans, body, written)
+            reached, pieces = 0, list[bytes]()
+            for index, (_, start, end) in enumerate(spans):
+                pieces += body[reached:start], written[index]
+                reached = end
+            pieces.append(body[reached:])
+            restored = b"".join(pieces)
+        if restored is None or restored == body:
             return None
         whole = self.swaps and len(spans) == len(self.swaps)
         fields = frozenset(self.swaps if whole else [name for name, _, _ in spans])

@@ -4,7 +4,9 @@ each, and of a request, by tests that take no time.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
+
+import msgspec
 
 from proxy.model.schema import Value
 from proxy.redactor.exchange.bound_operation import BoundOperation
@@ -25,7 +27,7 @@ from proxy.redactor.words import Absent
 from proxy.storage.base import AtOnce
 from proxy.storage.rows import Row
 from proxy.tokenization import write32, write62
-from proxy.tokenization.base import Resolution, SealedSpelling
+from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.proxied import StagedWrite, carries_record, insert_at_once, update_at_once
@@ -44,11 +46,14 @@ _CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
 _AWAY: Final = b"", b""
 
 
-class _LeafPlan(NamedTuple):
+class _LeafPlan(msgspec.Struct, frozen=True):
     """A leaf of a request."""
 
     field: str
-    word: SealedSpelling | None  #: of tokens that are sealed together
+    #: of tokens that are sealed together: what writes a block, and the texts around it
+    write: Callable[[bytes], str] | None
+    before: str
+    behind: str
     #: where its tokens are found by themselves: whether one is, if not all are; its hash; whether
     #: others share it
     indexed: Callable[[Value], bool] | None
@@ -80,15 +85,21 @@ class FastPathPlan(AnswerPlan):
             for name, is_indexed, hash_of, same in collection.indexed
         }
         tokenizers = collection.tokenizers
-        words = {
-            name: of._replace(write=_native_words.get(of.write, of.write))
+        sealed = {
+            name: of
             for name, one in tokenizers.items()
             if (of := one.spelling) is not None and of.blocks is not None
         }
         #: what seals the tokens of all these fields
-        self._blocks = next((one.blocks for one in words.values()), None)
+        self._blocks = next((one.blocks for one in sealed.values()), None)
+        words = {
+            name: (_native_words.get(of.write, of.write), of.before, of.behind)
+            for name, of in sealed.items()
+        }
         self._leaves = [
-            _LeafPlan(name, words.get(name), *indexed.get(name, (None, None, False)))
+            _LeafPlan(
+                name, *words.get(name, (None, "", "")), *indexed.get(name, (None, None, False))
+            )
             for name in (request.fields if request is not None else ())
         ]
         #: whether equal values of some field have equal tokens
@@ -150,14 +161,14 @@ class FastPathPlan(AnswerPlan):
         number, blocks = 1, b"" if self._blocks is None else self._blocks(rid, numbers)
         for leaf, text in zip(cut.leaves, cut.texts, strict=True):
             leaf_plan = places[leaf]
-            name, word = leaf_plan.field, leaf_plan.word
+            name, write = leaf_plan.field, leaf_plan.write
             if text is None:
                 tokens[name] = ()
                 continue
             spelled: str | None
-            if word is not None:
+            if write is not None:
                 block = blocks[number * 16 - 16 : number * 16]
-                spelled = f"{word.before}{word.write(block)}{word.behind}"
+                spelled = f"{leaf_plan.before}{write(block)}{leaf_plan.behind}"
             else:
                 spelled = self._minted(leaf, text, (rid, number), entries)
             if spelled is None or spelled == text or (form(text) and self._is_token(name, text)):
@@ -226,13 +237,14 @@ class FastPathPlan(AnswerPlan):
             if text is None or odd:
                 return False
             if one is None or one.text != text:
-                word, seal = self._leaves[leaf].word, self._blocks
-                if word is None or seal is None:
+                leaf_plan, seal = self._leaves[leaf], self._blocks
+                write = leaf_plan.write
+                if write is None or seal is None:
                     token = self._minted(leaf, text, (row.rid, number), entries)
                 else:
                     blocks = blocks or seal(row.rid, numbers)
                     block = blocks[16 * (number - numbers.start) :][:16]
-                    token = f"{word.before}{word.write(block)}{word.behind}"
+                    token = f"{leaf_plan.before}{write(block)}{leaf_plan.behind}"
                 # it gets the same again only where all values of the field have that one
                 others = (text,) if name in collection.single else (text, token)
                 indexed = self._leaves[leaf].hash_of is not None
@@ -282,12 +294,13 @@ class FastPathPlan(AnswerPlan):
 
         Its entry in the token index goes to those of tokens that several have, or to the others.
         """
-        name, _, indexed, hash_of, same = self._leaves[leaf]
-        token = self.collection.mints[name](Value(text), *of)
+        leaf_plan = self._leaves[leaf]
+        indexed, hash_of = leaf_plan.indexed, leaf_plan.hash_of
+        token = self.collection.mints[leaf_plan.field](Value(text), *of)
         if token.json:
             return None
         if hash_of is not None and (indexed is None or indexed(token)):
-            entries[not same].append(hash_of(token.text.encode()))
+            entries[not leaf_plan.same].append(hash_of(token.text.encode()))
         return token.text
 
 

@@ -18,7 +18,6 @@ from proxy.redactor.exchange.bound_operation import field_view
 from proxy.redactor.exchange.fast_path_exchange import (
     AnswerReader,
     FastPathExchange,
-    FieldSpan,
     FoundFields,
     empty_places,
 )
@@ -35,6 +34,7 @@ from proxy.redactor.exchange.owner_protocol import (
     StageWrite,
 )
 from proxy.redactor.guard import BodyCutter, CutBody, Guard
+from proxy.redactor.json.native import FieldSpan
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
 from proxy.redactor.plan import BodyPlan, OperationPlan

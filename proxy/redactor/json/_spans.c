@@ -4,7 +4,9 @@
  * Optional twins of Python code, which is their oracle. "find" is that of FastSelector.brief
  * (proxy/redactor/select.py). It accepts only what is JSON beyond doubt (RFC 8259, strict UTF-8,
  * escapes that are whole characters) and gives None for everything else: the Python code then
- * decides, and tells of faults. "cut" is that of BodyCutter (proxy/redactor/guard.py). "write62" and "write32" are those of proxy/tokenization/common.py;
+ * decides, and tells of faults. "cut" is that of BodyCutter (proxy/redactor/guard.py), "answer_fields" and
+ * "put_back" those of the fast path (proxy/redactor/exchange/fast_path_exchange.py). "write62" and
+ * "write32" are those of proxy/tokenization/common.py;
  * "absent" that of suspects (proxy/redactor/value_scan.py), which decides where it is in doubt.
  *
  * Nothing is allocated and no Python object touched while a text is read, so that the interpreter's
@@ -255,6 +257,31 @@ static PyObject *names_of(const member *found, int count)
     return names;
 }
 
+static PyObject *place(PyObject *name, Py_ssize_t start, Py_ssize_t end) /* behind a name, where there is one */
+{
+    int first = name != NULL;
+    PyObject *tuple = PyTuple_New(2 + first);
+    Py_XINCREF(name);
+    if (tuple != NULL && ((first && PyTuple_SetItem(tuple, 0, name) < 0) ||
+                          PyTuple_SetItem(tuple, first, PyLong_FromSsize_t(start)) < 0 ||
+                          PyTuple_SetItem(tuple, first + 1, PyLong_FromSsize_t(end)) < 0 || PyErr_Occurred()))
+        Py_CLEAR(tuple);
+    return tuple;
+}
+
+static int place_of(PyObject *pair, Py_ssize_t *span) /* its last two numbers; 0: an error */
+{
+    Py_ssize_t size = pair != NULL && PyTuple_Check(pair) ? PyTuple_Size(pair) : 0;
+    if (size < 2) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "a place is two numbers");
+        return 0;
+    }
+    span[0] = PyLong_AsSsize_t(PyTuple_GetItem(pair, size - 2));
+    span[1] = PyLong_AsSsize_t(PyTuple_GetItem(pair, size - 1));
+    return (span[0] != -1 && span[1] != -1) || !PyErr_Occurred();
+}
+
 /* The whole text, and the values of the members with these numbers, as pairs of offsets. */
 static PyObject *spans_of(const byte *text, Py_ssize_t size, PyObject *numbers, const member *found, int count)
 {
@@ -273,7 +300,7 @@ static PyObject *spans_of(const byte *text, Py_ssize_t size, PyObject *numbers, 
             start = found[number].start - text;
             end = found[number].end - text;
         }
-        PyObject *pair = Py_BuildValue("(nn)", start, end);
+        PyObject *pair = place(NULL, start, end);
         if (pair == NULL || PyList_SetItem(spans, at, pair) < 0)
             Py_CLEAR(spans);
     }
@@ -362,7 +389,7 @@ static int cut_all(const char *body, Py_ssize_t size, PyObject *const *arguments
         Py_ssize_t span[2] = {0, 0};
         PyObject *number = PySequence_GetItem(numbers, at), *pair = PySequence_GetItem(spans, at + 1);
         PyObject *name = number == NULL ? NULL : PyObject_GetItem(arguments[2], number);
-        if (name == NULL || pair == NULL || !PyArg_ParseTuple(pair, "nn", &span[0], &span[1]))
+        if (name == NULL || !place_of(pair, span))
             done = -1;
         else
             done = reached <= span[0] && span[0] <= span[1] && span[1] <= size
@@ -399,6 +426,113 @@ static PyObject *cut(PyObject *module, PyObject *const *arguments, Py_ssize_t gi
     Py_XDECREF(of.pieces);
     if (done == 0)
         Py_RETURN_NONE;
+    return result;
+}
+
+/* ---------------------------------------------------------------- an answer and what stands in it */
+
+/* Where a leaf of an answer stands; 0: what was found is no place in it; -1: an error. */
+static int leaf_of(PyObject *spans, Py_ssize_t at, Py_ssize_t size, Py_ssize_t *span)
+{
+    PyObject *pair = PySequence_GetItem(spans, at);
+    int done = place_of(pair, span);
+    Py_XDECREF(pair);
+    return !done ? -1 : span[0] >= 0 && span[0] < span[1] && span[1] <= size;
+}
+
+static PyObject *answer_fields(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    char *body;
+    Py_ssize_t size, span[2] = {0, 0};
+    (void)module;
+    if (given != 5 || !PyTuple_Check(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "answer_fields takes a text, its leaves, their names, that of the id, and whether they may be empty");
+        return NULL;
+    }
+    if (PyBytes_AsStringAndSize(arguments[0], &body, &size) < 0)
+        return NULL;
+    PyObject *numbers = PyTuple_GetItem(arguments[1], 0), *spans = PyTuple_GetItem(arguments[1], 1);
+    Py_ssize_t count = numbers == NULL ? -1 : PySequence_Size(numbers), ident = PyLong_AsSsize_t(arguments[3]);
+    int empties = PyObject_IsTrue(arguments[4]), done = count < 0 || spans == NULL || empties < 0 || PyErr_Occurred() ? -1 : 1;
+    PyObject *id = NULL, *fields = PyList_New(0);
+    for (Py_ssize_t at = 0; done == 1 && at < count; at++) {
+        PyObject *number = PySequence_GetItem(numbers, at);
+        Py_ssize_t leaf = number == NULL ? -1 : PyLong_AsSsize_t(number);
+        done = leaf < 0 && PyErr_Occurred() ? -1 : leaf_of(spans, at + 1, size, span);
+        const char *raw = body + span[0];
+        Py_ssize_t length = span[1] - span[0];
+        if (done == 1 && leaf == ident) {
+            Py_XDECREF(id);
+            id = PyBytes_FromStringAndSize(raw, length);
+            done = id != NULL ? 1 : -1;
+        } else if (done == 1 && !(length == 4 && !memcmp(raw, "null", 4)) && !(empties && length == 2 && raw[0] == '"')) {
+            PyObject *name = PyObject_GetItem(arguments[2], number);
+            done = raw[0] != '"' ? 0 : name != NULL && append(fields, place(name, span[0], span[1])) ? 1 : -1;
+            Py_XDECREF(name);
+        }
+        Py_XDECREF(number);
+    }
+    PyObject *result = done == 1 ? PyTuple_Pack(2, id == NULL ? Py_None : id, fields) : NULL;
+    Py_XDECREF(id);
+    Py_XDECREF(fields);
+    if (done == 0)
+        Py_RETURN_NONE;
+    return result;
+}
+
+static PyObject *put_back(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    struct { Py_ssize_t start, end, size; const char *text; } swaps[MEMBERS];
+    char *body, *token, *text;
+    Py_ssize_t size, reached = 0, count, length;
+    (void)module;
+    if (given != 3 || !PyList_Check(arguments[1]) || !PyDict_Check(arguments[2])) {
+        PyErr_SetString(PyExc_TypeError, "put_back takes a text, a list of its fields, and a dictionary of swaps");
+        return NULL;
+    }
+    if (PyBytes_AsStringAndSize(arguments[0], &body, &size) < 0)
+        return NULL;
+    count = PyList_Size(arguments[1]);
+    if (count > MEMBERS)
+        Py_RETURN_NONE;
+    Py_ssize_t whole = size;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyObject *field = PyList_GetItem(arguments[1], at);
+        Py_ssize_t span[2];
+        if (!place_of(field, span))
+            return NULL;
+        PyObject *swap = PyDict_GetItemWithError(arguments[2], PyTuple_GetItem(field, 0));
+        if (swap == NULL && PyErr_Occurred())
+            return NULL;
+        swaps[at].start = span[0];
+        swaps[at].end = span[1];
+        if (swap == NULL || swaps[at].start < reached || swaps[at].end < swaps[at].start || swaps[at].end > size)
+            Py_RETURN_NONE;
+        reached = swaps[at].end;
+        if (!PyTuple_Check(swap) || PyTuple_Size(swap) != 2) {
+            PyErr_SetString(PyExc_TypeError, "a swap has two parts");
+            return NULL;
+        }
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(swap, 0), &token, &length) < 0 ||
+            PyBytes_AsStringAndSize(PyTuple_GetItem(swap, 1), &text, &swaps[at].size) < 0)
+            return NULL;
+        if (length != reached - swaps[at].start || memcmp(token, body + swaps[at].start, length))
+            Py_RETURN_NONE;
+        swaps[at].text = text;
+        whole += swaps[at].size - length;
+    }
+    PyObject *result = PyBytes_FromStringAndSize(NULL, whole);
+    char *out = result == NULL ? NULL : PyBytes_AsString(result);
+    reached = 0;
+    for (Py_ssize_t at = 0; out != NULL && at < count; at++) {
+        memcpy(out, body + reached, swaps[at].start - reached);
+        out += swaps[at].start - reached;
+        memcpy(out, swaps[at].text, swaps[at].size);
+        out += swaps[at].size;
+        reached = swaps[at].end;
+    }
+    if (out != NULL)
+        memcpy(out, body + reached, size - reached);
     return result;
 }
 
@@ -600,6 +734,8 @@ static PyObject *absent(PyObject *module, PyObject *const *arguments, Py_ssize_t
 static PyMethodDef functions[] = {
     {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, "Leaves of a text, and their spans; None: in doubt."},
     {"cut", (PyCFunction)(void (*)(void))cut, METH_FASTCALL, "Texts of leaves, and what is around; None: another value."},
+    {"answer_fields", (PyCFunction)(void (*)(void))answer_fields, METH_FASTCALL, "The id and the fields of an answer; None: no texts."},
+    {"put_back", (PyCFunction)(void (*)(void))put_back, METH_FASTCALL, "Texts in the places of tokens; None: others."},
     {"write62", write62, METH_O, "16 bytes as a word of 22 letters and digits."},
     {"write32", write32, METH_O, "16 bytes as a word of 26 small letters and digits."},
     {"absent", (PyCFunction)(void (*)(void))absent, METH_FASTCALL, "Whether no value stands in a text in any form."},

@@ -42,6 +42,12 @@ CutTexts = Callable[
     tuple[list[str | None], dict[str, str], list[bytes], list[bytes | memoryview]] | None,
 ]
 
+#: A field, and where its value begins and ends.
+FieldSpan = tuple[str, int, int]
+#: By field what stands between the application and the caller: the token as it is written in JSON,
+#: and the value.
+Swaps = dict[str, tuple[bytes, bytes]]
+
 
 class NativeCode(NamedTuple):
     """The functions of the extension."""
@@ -51,6 +57,14 @@ class NativeCode(NamedTuple):
     #: the leaves, the names by text, the texts as they are written, and the pieces around them;
     #: ``None``: a leaf is something else
     cut: CutTexts
+    #: of an answer, its leaves, their names by number, that of the id, and whether empty texts are
+    #: no values: the id as it is written, and the fields; ``None``: a field is no text
+    answer_fields: Callable[
+        [bytes, FoundLeaves, Sequence[str], int, bool], tuple[bytes | None, list[FieldSpan]] | None
+    ]
+    #: the answer with the values of these fields in place of their tokens; ``None``: others stand
+    #: there, or it has very many
+    put_back: Callable[[bytes, list[FieldSpan], Swaps], bytes | None]
     write62: Callable[[bytes], str]  #: as that of ``proxy.tokenization.common``
     write32: Callable[[bytes], str]
     #: whether none of these values, each with its field, stands in a text or in what its base64

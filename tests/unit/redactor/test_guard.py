@@ -16,6 +16,8 @@ from tests.support.rules import operation_of
 from tests.support.table import table
 
 OPERATION = operation_of('{match: "PUT /contacts/{id}", update: contact}')
+#: One for all tests: it remembers what it searched of the head before.
+GUARD = Guard(make_plan(OPERATION), lambda *_: None)
 
 
 def leak(
@@ -32,7 +34,7 @@ def leak(
     sent = Request("PUT", target, headers, body)
     errors: list[VaultError] = []
     try:
-        Guard(make_plan(OPERATION), lambda *_: None).check([BodyObject(spots)], [row], {}, sent)
+        GUARD.check([BodyObject(spots)], [row], {}, sent)
     except VaultError as error:
         errors.append(error)
     if not errors:
@@ -62,6 +64,16 @@ FORMS: dict[str, Callable[[str], str]] = {
     "url-safe": lambda text: base64.urlsafe_b64encode(b"\xff\xff" + text.encode()).decode(),
     "percent in JSON": lambda text: f"/x?a={quote(text)}",
 }
+
+
+def test_each_head_is_searched_whatever_the_one_before_had():
+    values, token = {MAIL: "email"}, ((b"X-A", b"tok"),)
+    field, address = ((b"X-A", MAIL.encode()),), f"/contacts/{quote(MAIL)}".encode()
+    for _ in range(2):
+        assert leak(values, b"{}", token) is None
+        assert leak(values, b"{}", field) == ("email", "the header field X-A")
+        assert leak(values, b"{}", token) is None
+        assert leak(values, b"{}", token, address) == ("email", "the address")
 
 
 @table("name", FORMS)

@@ -18,9 +18,12 @@ import pytest
 
 from proxy.errors import VaultError
 from proxy.redactor import guard
+from proxy.redactor.exchange import fast_path_exchange
+from proxy.redactor.exchange.fast_path_exchange import AnswerReader, FastPathExchange
 from proxy.redactor.guard import BodyCutter
 from proxy.redactor.json import native
-from proxy.redactor.json.native import FindLeaves, FoundLeaves, NativeCode
+from proxy.redactor.json.native import FindLeaves, FoundLeaves, NativeCode, Swaps
+from proxy.redactor.message import Request
 from proxy.redactor.plan import make_plan
 from proxy.redactor.select import Selection
 from proxy.redactor.value_scan import LongPart, suspects
@@ -312,6 +315,67 @@ def test_spans_that_are_none_are_refused_and_never_read(code):
     for arguments in wrong:
         with pytest.raises((TypeError, IndexError, SystemError)):
             code.cut(*arguments)
+
+
+@pytest.mark.parametrize("method", ["POST /contacts, create", '"GET /contacts/{id}", read'])
+def test_answers_are_taken_apart_and_put_together_as_by_python(code, monkeypatch, method):
+    use(code, monkeypatch)
+    plan = make_plan(operation_of(f"{{match: {method}: contact}}"))
+    reader, sent = AnswerReader(plan, None), Request("", b"", (), b"")
+    assert plan.response is not None
+    assert plan.response.selection is not None
+    chance, seen = random.Random(5), [0, 0, 0, 0]
+    names = ("name", "email", "note", "id", "a")
+
+    def answer(body: bytes, swaps: Swaps) -> tuple[Any, bytes | None]:
+        exchange = FastPathExchange(cast("Any", reader), cast("Any", None), sent, None, swaps=swaps)
+        return reader.read(body), exchange.restore(body) if reader.writes else None
+
+    for _ in range(rounds(3000)):
+        members = chance.sample(names, chance.randrange(1, 6))
+        some = _WRITTEN if chance.random() < 0.3 else _WRITTEN[:5]
+        pairs = {name: "17" if name == "id" else chance.choice(some) for name in members}
+        texts = [f'"{name}":{text}' for name, text in pairs.items()]
+        body = ("{" + chance.choice((",", " , ")).join(texts) + "}").encode()
+        swaps = {
+            name: (b"7" if chance.random() < 0.1 else text.encode(), b'"%b"' % name.encode())
+            for name, text in pairs.items()
+            if chance.random() < 0.9
+        }
+        plan.response.selection.find(body, 64)
+        fields, restored = answer(body, swaps)
+        with monkeypatch.context() as without:
+            without.setattr(fast_path_exchange, "_answer_fields", None)
+            without.setattr(fast_path_exchange, "_put_back", None)
+            assert answer(body, swaps) == (fields, restored), body
+        seen[fields is None] += 1
+        seen[2 + (restored is None)] += 1
+    assert min(seen[: 4 if reader.writes else 2]) > 200, seen
+
+
+def test_fields_that_stand_nowhere_in_an_answer_are_never_read(code):
+    body, one = b'["A"]', ("name", 1, 4)
+    assert code.answer_fields(body, ((0,), [(0, 5), (1, 4)]), ("name",), -1, False) == (None, [one])
+    assert code.put_back(body, [one], {"name": (b'"A"', b"7")}) == b"[7]"
+    for span in ((4, 1), (-1, 2), (1, 6), (9, 99)):
+        leaves = ((0,), [(0, 5), span])
+        assert code.answer_fields(body, leaves, ("name",), -1, False) is None
+        assert code.put_back(body, [("name", *span)], {"name": (b'"A"', b"7")}) is None
+    assert code.put_back(body, [one, one], {"name": (b'"A"', b"7")}) is None  # overlapping
+    assert code.put_back(body, [one] * 200, {"name": (b'"A"', b"7")}) is None
+    wrong: list[Any] = [(b"",), ("", [one], {}), (b"", one, {}), (b"", [7], {}), (b"", [one], ())]
+    wrong += [(body, [one], {"name": 7}), (body, [one], {"name": (b'"A"', "7")})]
+    for arguments in wrong:
+        with pytest.raises(TypeError):
+            code.put_back(*arguments)
+    for arguments in (
+        (b"",),
+        ("", ((), []), (), 0, 0),
+        (b"", 7, (), 0, 0),
+        (b"", ((0,), [1, 2]), (), 0, 0),
+    ):
+        with pytest.raises((TypeError, SystemError)):
+            code.answer_fields(*arguments)
 
 
 #: What stands around a value, or around its base64.
