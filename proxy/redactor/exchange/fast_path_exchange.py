@@ -136,10 +136,12 @@ class AnswerReader:
                 start, end = leaves[1][index]
                 if leaf == id_leaf:
                     raw = body[start:end]
-                elif body[start:end] not in nothing:
-                    if body[start] != 0x22:
-                        return None
+                elif body[start:end] in nothing:
+                    continue
+                elif body[start] == 0x22:
                     spans.append((names[leaf], start, end))
+                else:
+                    return None
         if raw is not None:
             if len(raw) < self._digits and raw.isdigit():
                 ident = raw.decode()
