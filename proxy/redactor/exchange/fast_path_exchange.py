@@ -126,9 +126,7 @@ class AnswerReader:
         names, id_leaf, empties = self._names, self._id_leaf, not self.writes
         ident, raw, spans = None, None, list[FieldSpan]()
         if _answer_fields is not None:
-            if (read := _answer_fields(body, leaves, names, id_leaf, empties)) is None:
-                return None
-            raw, spans = read
+            raw, spans = _answer_fields(body, leaves, names, id_leaf, empties) or (None, spans)
         else:  # no call: this is on the way of every request
             # an empty text in the answer to a write may be what became of a value
             nothing = EMPTY_PLACES if empties else _NULL
