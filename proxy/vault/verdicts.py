@@ -5,6 +5,7 @@ Fields of which both have one token follow what the others tell.
 
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
+from operator import itemgetter
 
 from proxy.vault.body import (
     TOKEN_OF,
@@ -13,6 +14,7 @@ from proxy.vault.body import (
     TokenizedValue,
     alike,
     changed,
+    newest,
     tokens_of,
 )
 from proxy.vault.earlier_values import marked_values
@@ -91,6 +93,33 @@ def taken(
         is_sure = certain[at] and not (at in older and against[at])
         verdicts.append(True if is_sure or lone else False if against[at] else None)
     return verdicts
+
+
+def values_shown(
+    places: Iterable[tuple[str, str]],
+    live: RecordBody,
+    versions: Sequence[RecordBody],
+    older: Container[int],
+) -> dict[str, tuple[TokenizedValue, ...]]:
+    """The values by field of which an object shows these (field, token): live or erased, of
+    versions in doubt that it shows as taken, or shown alone of a field where values have one token.
+    Where nothing of that tells, of the version that explains most of the object, or the latest.
+    """
+    here, fields = set(places), marked_values(live)
+    verdicts = taken(here, live, versions, older)
+    for at, (version, verdict) in enumerate(zip(versions, verdicts, strict=True)):
+        for name, values in version.values.items():
+            before, tokens = fields.get(name, ()), {(name, one.token) for one in values}
+            shows = at in older or newest(values) > newest(before)
+            if not verdict:
+                shows = len(tokens) < len(values) and not here.isdisjoint(tokens)
+                shows &= here.isdisjoint((name, one.token) for one in before)
+            if shows:
+                fields[name] = values
+    explained = [(len(here & version.value_tokens()), version) for version in reversed(versions)]
+    for _, version in sorted(explained, key=itemgetter(0), reverse=True):
+        fields = {**version.values, **fields}
+    return fields
 
 
 def _before(live: RecordBody, version: RecordBody) -> set[tuple[str, str]]:

@@ -19,16 +19,14 @@ from proxy.vault.body import (
     RecordBody,
     TokenizedFields,
     TokenizedValue,
-    newest,
     next_generation,
     tokens_of,
     values_in_order,
 )
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
-from proxy.vault.earlier_values import marked_values
 from proxy.vault.seal import Tampered
 from proxy.vault.table_state import Opening, PageRecord, opening_of
-from proxy.vault.verdicts import taken
+from proxy.vault.verdicts import values_shown
 
 _OPENED, _LOOKED_AT = 16, 100  #: rows between two turns of the event loop: opened, and compared
 
@@ -96,21 +94,9 @@ class OpenRow(msgspec.Struct):
     def values_at(
         self, places: Sequence[tuple[str, str]]
     ) -> Mapping[str, tuple[TokenizedValue, ...]]:
-        """The values of an object's (field, token): live or erased, of versions shown as taken, or
-        shown alone of a field where values have one token.
-        """
-        (versions, older), here = self.versions(), set(places)
-        fields, verdicts = marked_values(self.live), taken(places, self.live, versions, older)
-        for at, (version, verdict) in enumerate(zip(versions, verdicts, strict=True)):
-            for name, values in version.values.items():
-                before, tokens = fields.get(name, ()), {(name, one.token) for one in values}
-                shows = at in older or newest(values) > newest(before)
-                if not verdict:
-                    shows = len(tokens) < len(values) and not here.isdisjoint(tokens)
-                    shows &= here.isdisjoint((name, one.token) for one in before)
-                if shows:
-                    fields[name] = values
-        return fields
+        """The values of an object's (field, token)."""
+        versions, older = self.versions()
+        return values_shown(places, self.live, versions, older)
 
 
 class Revealed(NamedTuple):

@@ -1,7 +1,7 @@
 """Which of two versions an application has, by the tokens that it shows."""
 
 from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
-from proxy.vault.verdicts import superseded, taken
+from proxy.vault.verdicts import superseded, taken, values_shown
 from tests.support.table import table
 
 
@@ -44,3 +44,23 @@ def test_an_object_tells_of_a_version_in_doubt(
 ) -> None:
     live, doubtful = (RecordBody(dict(version(name=name, pin="x"))) for name in ("ann", "cy"))
     assert taken(places.items(), live, [doubtful]) == expected
+
+
+@table(
+    ("shown", "text"),
+    [
+        ({"name": "bo", "born": "2", "card": "a", "email": "e"}, "2"),  # of neither as a whole
+        ({"name": "ann", "born": "1", "card": "a", "email": "e"}, "1"),
+        ({"card": "a"}, "2"),  # nothing tells
+    ],
+)
+def test_a_field_with_one_token_is_of_the_version_that_explains_most_of_an_object(
+    shown: dict[str, str], text: str
+) -> None:
+    live = RecordBody(dict(version(email="e", card="b")))
+    versions = [
+        RecordBody(dict(version(name="ann", born="1", card="a", email="d", pin="x/1"))),
+        RecordBody(dict(version(name="bo", born="2", card="a", email="c", pin="x/2"))),
+    ]
+    places = [*shown.items(), ("pin", "x")]
+    assert values_shown(places, live, versions, {0, 1})["pin"][0].text == text
