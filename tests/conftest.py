@@ -22,8 +22,6 @@ from tests.support.functions import require
 from tests.support.limits import Clock, time_of_limits
 from tests.support.memory_objects import open_memory_objects
 from tests.support.patience import PATIENCE, Watch
-from tests.support.rewriting import rewrite
-from tests.support.tree import python_files
 from tests.support.unavailable import Unavailable, sentences
 
 # The references that engines and backends are compared with: nothing of them lasts, no setting names
@@ -187,10 +185,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Watch(600 * max(1, EXPLORE), PATIENCE))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(config))
-        # of a choice each worker rewrites what it finds; of all they would do so at the same time
-        whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-        if whole and config.getoption("numprocesses", None):
-            rewrite(config, python_files("tests"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,15 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from _pytest.assertion import rewrite as of_pytest
 
 from tests.support.crashing import Life
 from tests.support.lives import Nursery, _forker, command, nursery
-from tests.support.rewriting import compiled, rewrite
 from tests.support.tree import ROOT
 
 HELP = Life(["--help"], "/", {}, os.devnull, os.devnull)
@@ -111,19 +108,3 @@ def test_a_test_that_hangs_fails_where_it_stands_and_the_others_go_on(
         assert line in done.stdout
     assert "- deep " in done.stdout
     assert "CancelledError: test_hanging.py::test_waits did not end within 1 seconds" in done.stdout
-
-
-def test_what_is_rewritten_before_the_workers_start_is_what_they_find(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    one, other = tmp_path / "test_one.py", tmp_path / "helper.py"
-    for file in (one, other):
-        file.write_text("def test_one():\n    assert 1 == 2\n")
-    for text in ("def test_one():\n    assert 1 == 2\n", "def test_two():\n    assert 2 == 3\n"):
-        one.write_text(text)
-        os.utime(one, (time.time() + 5, time.time() + 5))  # it was changed since
-        rewrite(request.config, [one, other])
-        found = of_pytest._read_pyc(one, compiled(one))
-        assert found is not None
-        assert text[4:12] in found.co_names
-    assert not compiled(other).exists(), "only pytest's own files are rewritten"
