@@ -108,7 +108,8 @@ def xml_readings(document: bytes) -> list[bytes]:
 
 _UNREFERABLE = frozenset(map(chr, range(0x80, 0xA0)))
 _XML_BETWEEN = re.compile(rb" ?(?:<!--|-->|<!\[CDATA\[|\]\]>|[<>]) ?|(?<==)'|'(?=[ />?])")
-_XML_INSIDE = re.compile(rb"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[|\]\]>", re.DOTALL)
+# bounded: sections may hold very many beginnings without an end
+_XML_INSIDE = re.compile(rb"<!--.{0,64}?-->|<\?.{0,64}?\?>|<!\[CDATA\[|\]\]>", re.DOTALL)
 
 
 #: Signs of HTML in a text: a tag, a comment, or an escaped character.

@@ -1,6 +1,7 @@
 """Bodies of XML: what a rule names never leaves, everything else stays byte for byte."""
 
 import re
+from time import process_time
 
 import pytest
 
@@ -228,6 +229,14 @@ async def test_a_short_value_is_a_whole_one(more: str):
     await refused("POST /p", f"<person><name>Li</name>{more}</person>", Code.VALUE_ELSEWHERE)
     fine = b"<person><name>Li</name><Light a='Linen'>Lithium</Light></person>"
     assert b"Lithium" in (await (await usual()).send("POST /p", fine, XML)).sent.body
+
+
+async def test_beginnings_of_comments_in_a_section_take_no_time():
+    section = "<![CDATA[" + "<?<!--" * 50_000 + "]]>"
+    document = f"<person><name>Ann Wexlomere</name><x>{section}</x></person>"
+    began = process_time()
+    await (await usual()).send("POST /p", document.encode(), XML)
+    assert process_time() - began < 5  # it took minutes
 
 
 # ------------------------------------------------------------------ answers
