@@ -16,7 +16,7 @@ from tests.support.adopted import Adopted, adopted
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """No command waits long for a service that does not answer."""
     monkeypatch.setattr(http_client, "_WAITS", (0.0, 0.01))
-    monkeypatch.setattr(remote, "_PATIENCE", 0.1)
+    monkeypatch.setattr(remote, "_PATIENCE", 1.0)
 
 
 @pytest.fixture
