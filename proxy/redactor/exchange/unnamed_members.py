@@ -15,9 +15,11 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.bodies.patch_kinds import CHANGES
 from proxy.redactor.json.text import fold_name
-from proxy.redactor.named_places import OBJECT, PASSED, Selector
+from proxy.redactor.message import Media, Request, is_patch
+from proxy.redactor.named_places import OBJECT, PASSED, Selector, named_places, steps_in
 from proxy.redactor.rules import Operation, PatchKind
 from proxy.redactor.suspicions import legible, suspected
+from proxy.redactor.xml_documents import LONE, TEXT, XmlKind, read_xml_document
 
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 #: Characters of a name and of a value that are looked at.
@@ -104,6 +106,41 @@ def suspected_members(
             if kinds := suspected(f'"{name[:SIGNS]}": "{legible(value, SIGNS)}"'):
                 met[path] = list(dict.fromkeys((*met.get(path, ()), *kinds)))
     return met, named
+
+
+def selectors_of(operation: Operation) -> Iterator[Selector]:
+    """The places that an operation names in what ``read_members`` gives."""
+    body = operation.request.body
+    for place in named_places(operation):
+        if body is not None and body.xml is XmlKind.ELEMENTS:
+            yield steps_in(tuple(step for step in place if step is not OBJECT), text=False)
+        else:
+            yield place
+
+
+def read_members(operation: Operation, request: Request, media: Media) -> Any:
+    """A body as the members that ``suspected_members`` looks at: JSON, or XML where the rule names
+    places in it; ``None``: neither. Raises what reading them does.
+    """
+    body = operation.request.body
+    kind = body.xml if body is not None else None
+    if kind is not None and media is Media.XML:
+        read = read_xml_document(request.body, operation.endpoint.limits.json_depth, kind)
+        document = msgspec.json.decode(read.content)
+        return _plain(document) if kind is XmlKind.ELEMENTS else document
+    if media is not Media.JSON or is_patch(request.headers):
+        return None
+    return msgspec.json.decode(request.body)
+
+
+def _plain(document: Any) -> Any:
+    """A document of XML as JSON, with a text for each element that holds nothing else."""
+    if isinstance(document, list):
+        return [_plain(one) for one in document]
+    if not isinstance(document, dict):
+        return document
+    members = {name: _plain(one) for name, one in document.items() if name != LONE}
+    return members[TEXT] if len(members) == 1 and TEXT in members else members
 
 
 class PatchedMembers:

@@ -1,4 +1,4 @@
-"""Unnamed parameters of a request, in the address, a form, or an upload, and members of its JSON.
+"""Unnamed parameters of a request, in the address, a form, or an upload, and members of its body.
 
 An upload has texts of parts and columns of a CSV file. Their values reach the application in the
 clear.
@@ -8,8 +8,8 @@ values of each are examined for suspected kinds. ``page`` and similar never hold
 parameters that the rule lets pass were examined by its author. Bodies have meaningless members,
 such as buttons: those are only logged if a value is suspected.
 
-Members of JSON are counted only if a value is suspected, in a sample of the bodies that is looked
-at once the exchange is over: a rule names few members of many.
+Members of JSON and XML are counted only if a value is suspected, in a sample of the bodies that is
+looked at once the exchange is over: a rule names few members of many.
 """
 
 import asyncio
@@ -32,11 +32,13 @@ from proxy.redactor.exchange.unnamed_members import (
     PUBLIC_MEMBERS,
     SIGNS,
     PatchedMembers,
+    read_members,
+    selectors_of,
     suspected_arguments,
     suspected_members,
 )
 from proxy.redactor.form import pattern_matches
-from proxy.redactor.message import Media, Request, classify, is_patch
+from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.named_places import Selector, named_places
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.plan import BodyPlan
@@ -166,7 +168,7 @@ class UnnamedParameters:
         fields = operation.entity.fields.values()
         steps = (step for field in fields for step in (field.name, *field.at))
         self._words |= {step.lower() for step in steps if isinstance(step, str)}
-        self._places += (places := tuple(named_places(operation)))
+        self._places += (places := tuple(selectors_of(operation)))
         self._words |= {step.lower() for one in places for step in one if isinstance(step, str)}
         segments = parse_template(operation.template).segments
         self._words |= {one.text.lower() for one in segments if one.kind is SegmentKind.LITERAL}
@@ -212,9 +214,7 @@ class UnnamedParameters:
             if self._patched is not None:
                 self._look_at_changes(self._patched, request.body)
                 return
-            if media is not Media.JSON or is_patch(request.headers):
-                return
-            document = msgspec.json.decode(request.body)
+            document = read_members(self._operation, request, media)
         except (VaultError, msgspec.MsgspecError, UnicodeError, RecursionError):
             return  # it was refused for that, or nobody can read it
         members, named = suspected_members(document, self._places)

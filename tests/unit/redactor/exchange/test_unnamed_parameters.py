@@ -187,12 +187,15 @@ EMAIL, PHONE = "zorbina@example.com", "+46701234567"
 CREATE = "{match: POST /p, create: p}"
 
 
+XML = ((b"Content-Type", b"application/xml"),)
+
+
 async def told(rule: str, *bodies: Any, wait: int = 0) -> tuple[Desk, list[Any], str]:
     """What is logged and counted of these bodies, one each ``wait`` milliseconds."""
     one, stream = await desk(rule), StringIO()
     logs.configure(logs.Style("warning", "json"), stream)
     for number, body in enumerate(bodies, 1):
-        call = await one.send("POST /p", body)
+        call = await one.send("POST /p", body, XML if isinstance(body, bytes) else None)
         await call.answer(201, {"id": number})
         await asyncio.sleep(0)
         one.clock.advance(wait)
@@ -211,6 +214,33 @@ async def test_a_member_is_told_once_and_counted_and_its_value_told_nowhere():
     ]
     assert 'parameter="$.patient.email",place="body"} 2.0' in rendered
     assert 'kind="phone",operation="POST /p",parameter="$.patient.{word}[*].phone"' in rendered
+
+
+ELEMENTS = f"""<a:person xmlns:a='urn:a' mail='{EMAIL}'><name>Eve</name><email>a@b.example</email>
+<home lang='sv'><phone>{PHONE}</phone></home><mobile note='x'>{PHONE}</mobile></a:person>"""
+CALLED = f"""<methodCall><methodName>add</methodName><params><param><value><struct>
+<member><name>name</name><value>Eve</value></member>
+<member><name>mail</name><value>{EMAIL}</value></member></struct></value></param></params></methodCall>"""
+
+
+@table(
+    ("kind", "body", "expected"),
+    [
+        (
+            "xml: $.person", ELEMENTS,
+            {"$.person[*].{word}": ["email"], "$.person[*].home[*].phone[*]": ["phone"], "$.person[*].mobile[*].{word}": ["phone"]},
+        ),
+        ("xml: $.people", f"<person><email>{EMAIL}</email></person>", {"$.person[*].email[*]": ["email"], "": []}),
+        ('xmlrpc: "$.params[0]"', CALLED, {"$.params[*].mail": ["email"]}),
+    ],
+)  # fmt: skip
+async def test_elements_beside_the_places_of_a_rule_are_told(
+    kind: str, body: str, expected: dict[str, list[str]]
+) -> None:
+    rule = f"{{match: POST /p, create: p, request: {{{kind}}}}}"
+    _, lines, _ = await told(rule, body.encode())
+    seen = {line.get("parameter", ""): line.get("request_kinds", []) for line in lines}
+    assert seen == expected, seen
 
 
 async def test_ordinary_bodies_are_told_nowhere():
