@@ -354,3 +354,42 @@ async def test_what_tells_operations_apart_is_read_in_elements_too():
     for unclear in ("ADD", "a<!-- -->dd", "<b>add</b>"):
         with pytest.raises(VaultError):
             await one.send("POST /s", (document % unclear).encode(), SOAP)
+
+
+# ------------------------------------------------------------------ views, and null
+
+
+async def test_each_view_shows_of_a_document_what_it_says_and_a_mask_that_comes_back_changes_nothing():
+    views = "views: [{who: [dpo], p: clear}, {who: [support], p: mask}, {who: [robot], p: token}]"
+    one = await desk(*OPERATIONS, fields=FIELDS, more=views)
+    sent = b"<person><name>Ann &amp; Bo</name><phone>+46 70 918 27 36</phone></person>"
+    call = await one.send("POST /p", sent, XML, view=one.view("dpo"))
+    body = call.sent.body
+    await call.answer(201, body.replace(b"<person", b'<person id="1"'), XML)
+    masked = b"<person><name>A** &amp; **</name><phone>+** ** *** ** 36</phone></person>"
+    for role, shown in (("dpo", sent), ("support", masked), ("robot", body), ("nobody", body)):
+        read = await one.send("GET /p/1", view=one.view(role))
+        assert (await read.answer(200, body, XML)).body == shown, role
+    edited = masked.replace(b"A** &amp; **", b"Cy")
+    update = await one.send("PATCH /p/1", edited, XML, view=one.view("support"))
+    kept = re.search(rb"<phone>[^<]*", body)
+    assert kept is not None
+    assert kept[0] in update.sent.body
+    held = update.sent.body
+    assert (await update.answer(200, held, XML)).body == edited.replace(b"Cy", b"C*")
+    read = await one.send("GET /p/1", view=one.view("dpo"))
+    assert (await read.answer(200, held, XML)).body == sent.replace(b"Ann &amp; Bo", b"Cy")
+
+
+@table("keeps", [False, True])
+async def test_an_element_that_is_nil_erases_its_field_unless_nulls_are_kept(keeps: bool):
+    keep = ", nulls: keep" if keeps else ""
+    change = f'{{match: "PUT /q/{{id}}", update: p, request: {{xml: $.person{keep}}}, response: {{xml: $.person}}}}'
+    one = await desk(*OPERATIONS, change, fields=FIELDS)
+    held = await stored(one)
+    nil = b"<person xmlns:i='urn:i'><name i:nil='true'/></person>"
+    update = await one.send("PUT /q/1", nil, XML)
+    assert update.sent.body == nil
+    await update.answer(200, nil, XML)
+    read = await (await one.send("GET /p/1")).answer(200, held, XML)
+    assert (b"Ann &amp; Bo" in read.body) is keeps
