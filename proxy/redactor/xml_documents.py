@@ -39,7 +39,7 @@ _QUOTED: Final = re.compile("[&<>\"'\t\n\r]")
 _SIGNS: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _UNFIT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _UTF8: Final = ("", "utf-8", "utf8", "us-ascii", "ascii")
-_TRUE: Final = ("true", "1")
+_DEEPEST: Final = 800  #: levels of elements, each of which takes a call
 
 
 class XmlKind(enum.StrEnum):
@@ -92,7 +92,7 @@ class _Reader:
     """Reads one document by the events of the parser. ``depth``: levels of elements at most."""
 
     def __init__(self, body: bytes, depth: int) -> None:
-        self._body, self._depth = body, depth
+        self._body, self._depth = body, min(depth, _DEEPEST)
         self._open = [_Element(b"", "", 0)]
         self._ids, self._references = set[str](), set[str]()
         parser = self._parser = expat.ParserCreate("utf-8")
@@ -148,13 +148,14 @@ class _Reader:
             raise _unreadable("has a tag that cannot be read")
         for number, match in enumerate(written):
             called, text = attributes[2 * number], attributes[2 * number + 1]
+            named = _local(called), text
             if called != "xmlns" and not called.startswith("xmlns:"):
-                self._attribute(one, (_local(called), text), match.span(2))
+                self._attribute(one, named, match.span(2))
         self._open.append(one)
 
     def _attribute(self, one: _Element, named: tuple[str, str], span: tuple[int, int]) -> None:
         name, text = named
-        if name == "nil" and text in _TRUE:
+        if name == "nil" and text in ("true", "1"):
             one.nil = True
         if name in ("href", "ref") and text.startswith("#"):
             self._references.add(text[1:])
@@ -192,7 +193,10 @@ class _Reader:
 
 
 def _local(name: str) -> str:
-    return name.rpartition(":")[2]
+    prefix, colon, local = name.rpartition(":")
+    if colon and (not prefix or not local or ":" in prefix):
+        raise _unreadable("has a name that is none with a prefix")
+    return local
 
 
 def _text_of(raw: bytes) -> str:
@@ -305,8 +309,6 @@ class _Writer:
                 self._element(child)
             self._add(b"]")
         self._add(b"}")
-
-    # ------------------------------------------------------------------ XML-RPC
 
     def call(self, root: _Ended) -> None:
         """An object with ``methodName``, ``params`` and ``fault``, as far as they are there."""

@@ -153,4 +153,9 @@ def test_an_odd_document_is_refused_or_read_as_others_read_it(document: bytes, d
         texts = texts_of(read(odd))
     except VaultError:
         return
-    assert sorted(text.strip(BLANK) for text in texts) == values_in(odd)
+    try:
+        expected = values_in(odd)
+    except ET.ParseError:  # of a prefix, which says nothing here
+        assert b":" in odd
+        return
+    assert sorted(text.strip(BLANK) for text in texts) == expected

@@ -121,6 +121,7 @@ async def test_a_value_is_swapped_or_the_request_refused(document: str, sent: by
     "document",
     [
         "<person><name>Ann</name>",
+        "<person><a:b:name>Ann</a:b:name></person>", "<person><a:>Ann</a:></person>", "<person :name='Ann'/>",
         "<person><name>Ann</person></name>",
         "<person><name>&ann;</name></person>",
         "<!DOCTYPE person><person><name>Ann</name></person>",
