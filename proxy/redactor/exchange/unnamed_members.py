@@ -111,11 +111,11 @@ def suspected_members(
 def selectors_of(operation: Operation) -> Iterator[Selector]:
     """The places that an operation names in what ``read_members`` gives."""
     body = operation.request.body
-    for place in named_places(operation):
+    for selector in named_places(operation):
         if body is not None and body.xml is XmlKind.ELEMENTS:
-            yield steps_in(tuple(step for step in place if step is not OBJECT), text=False)
+            yield steps_in(tuple(step for step in selector if step is not OBJECT), text=False)
         else:
-            yield place
+            yield selector
 
 
 def read_members(operation: Operation, request: Request, media: Media) -> Any:
@@ -127,19 +127,19 @@ def read_members(operation: Operation, request: Request, media: Media) -> Any:
     if kind is not None and media is Media.XML:
         read = read_xml_document(request.body, operation.endpoint.limits.json_depth, kind)
         document = msgspec.json.decode(read.content)
-        return _plain(document) if kind is XmlKind.ELEMENTS else document
+        return _without_elements(document) if kind is XmlKind.ELEMENTS else document
     if media is not Media.JSON or is_patch(request.headers):
         return None
     return msgspec.json.decode(request.body)
 
 
-def _plain(document: Any) -> Any:
+def _without_elements(document: Any) -> Any:
     """A document of XML as JSON, with a text for each element that holds nothing else."""
     if isinstance(document, list):
-        return [_plain(one) for one in document]
+        return [_without_elements(one) for one in document]
     if not isinstance(document, dict):
         return document
-    members = {name: _plain(one) for name, one in document.items() if name != LONE}
+    members = {name: _without_elements(one) for name, one in document.items() if name != LONE}
     return members[TEXT] if len(members) == 1 and TEXT in members else members
 
 
