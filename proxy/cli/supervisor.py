@@ -47,8 +47,7 @@ _PATIENCE: Final = 28.0
 #: Lock of all processes of a service, in the folder ``data``; seconds that a start waits for
 #: orphans, longer than they give their requests, and between two looks.
 _LOCK: Final = "supervised.lock"
-_ORPHANS: Final = 30.0
-_LOOK: Final = 0.05
+_ORPHANS, _LOOK = 30.0, 0.05
 
 #: Listening sockets: listener and socket of each.
 Sockets = Sequence[tuple[str, socket.socket]]
@@ -360,16 +359,22 @@ def tell_served(line: socket.socket, stop: "asyncio.Future[None]") -> None:
     """Say that this process serves; it stops with its supervisor, for the next needs the vault."""
 
     def look() -> None:
-        with contextlib.suppress(BlockingIOError):
-            if line.recv(16) == b"":
-                asyncio.get_running_loop().remove_reader(line)
-                if not stop.done():
-                    stop.set_result(None)
+        try:
+            if line.recv(16):
+                return
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            pass  # it ended before it read the word, and uvloop calls but once of that
+        loop.remove_reader(line)
+        _settle(stop)
 
+    loop = asyncio.get_running_loop()
     line.setblocking(False)
     line.set_inheritable(False)
-    line.send(_SERVES)
-    asyncio.get_running_loop().add_reader(line, look)
+    with contextlib.suppress(BrokenPipeError):  # it has ended, which is read in a moment
+        line.send(_SERVES)
+    loop.add_reader(line, look)
 
 
 def run_on_uvloop(work: Coroutine[Any, Any, int]) -> int:
@@ -385,10 +390,11 @@ def stop_signal() -> asyncio.Future[None]:
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[None] = loop.create_future()
 
-    def stopped() -> None:
-        if not stop.done():
-            stop.set_result(None)
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped)
+        loop.add_signal_handler(number, _settle, stop)
     return stop
+
+
+def _settle(stop: "asyncio.Future[None]") -> None:
+    if not stop.done():
+        stop.set_result(None)

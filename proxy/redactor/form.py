@@ -122,10 +122,7 @@ def form_members(
     if not body:
         return []
     if body.count(b"&") >= limit:
-        raise VaultError(
-            Code.TOO_LARGE,
-            f"The form has more than {limit} members: send fewer, or raise limits.form_fields.",
-        )
+        raise _too_many(limit)
     if declared and b"\0" in body:
         raise VaultError(
             Code.UNREADABLE_BODY, "The form holds zero bytes, as UTF-16 has: encode it in UTF-8."
@@ -141,7 +138,7 @@ def form_members(
             name = _name(segment if bare else segment[:equals], strict=watch is not None)
             member = Member(name, end if bare else start + equals + 1, end, bare)
             if watch is not None:
-                _judge(watch, member, segment)
+                _judge(watch, member, segment, limit)
             members.append(member)
         start = end + 1
     return members
@@ -297,8 +294,15 @@ def check_member(
         _check_charset(content)
 
 
-def _judge(watch: _Watch, member: Member, segment: bytes) -> None:
-    if watch.doubtful(member.name) or (b";" in segment and _hidden(watch, segment)):
+def _too_many(limit: int) -> VaultError:
+    return VaultError(
+        Code.TOO_LARGE,
+        f"The form has more than {limit} members: send fewer, or raise limits.form_fields.",
+    )
+
+
+def _judge(watch: _Watch, member: Member, segment: bytes, limit: int) -> None:
+    if watch.doubtful(member.name) or (b";" in segment and _hidden(watch, segment, limit)):
         raise _ambiguous(watch.names, member.name)
     if member.name == _CHARSET_MEMBER:
         _check_charset(segment[len(segment) - (member.end - member.start) :])
@@ -324,9 +328,15 @@ def _check_charset(charset: bytes) -> None:
         )
 
 
-def _hidden(watch: _Watch, segment: bytes) -> str:
-    """The expected name that hides behind ``;``, once a separator like ``&``; else empty."""
-    names = (_name(piece.partition(b"=")[0], strict=False) for piece in segment.split(b";")[1:])
+def _hidden(watch: _Watch, segment: bytes, limit: int) -> str:
+    """The expected name that hides behind ``;``, once a separator like ``&``; else empty.
+
+    Raises ``VaultError(TOO_LARGE)`` for more than ``limit`` names that differ.
+    """
+    raw = dict.fromkeys(piece.partition(b"=")[0] for piece in segment.split(b";")[1:])
+    if len(raw) > limit:
+        raise _too_many(limit)
+    names = (_name(piece, strict=False) for piece in raw)
     return next((name for name in names if watch.resembled(name)), "")
 
 
@@ -339,7 +349,7 @@ def check_path(declared: tuple[str, ...], path: bytes) -> None:
     watch = _watch(declared)
     for _ in range(_DECODES):
         for segment in path.split(b"/") if b";" in path else ():
-            if name := _hidden(watch, segment):
+            if name := _hidden(watch, segment, len(segment)):
                 raise _ambiguous(declared, name)
         path = unquote_to_bytes(path)
 

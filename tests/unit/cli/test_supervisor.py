@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,26 @@ async def test_who_has_no_supervisor_tells_nobody_and_who_loses_it_stops(monkeyp
     near.close()
     await asyncio.wait_for(stop, PATIENCE)
     line.close()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_who_loses_its_supervisor_before_that_has_read_the_word_stops_too(before):
+    async def lose() -> None:
+        near, far = socket.socketpair()
+        stop = asyncio.get_running_loop().create_future()
+        if before:
+            near.close()
+        supervisor.tell_served(far, stop)
+        near.close()  # with what it has not read, which ends the line otherwise than an end does
+        await asyncio.wait_for(stop, PATIENCE)
+        far.close()
+
+    assert supervisor.run_on_uvloop(_status(lose())) == 0
+
+
+async def _status(work: Coroutine[object, object, None]) -> int:
+    await work
+    return 0
 
 
 def serving(folder: Path) -> list[str]:

@@ -158,6 +158,8 @@ def test_a_declared_name_behind_a_semicolon_is_ambiguous():
         "x",
         "email",
     ]
+    assert refusal(b"x=1;a;b;c", "email", limit=2).code is Code.TOO_LARGE
+    assert form_members(b"x=1;a;b;a=1;b;a", 2, ("email",))
 
 
 def test_a_name_that_is_not_utf8_is_unreadable_where_names_are_declared():
