@@ -57,7 +57,7 @@ test: $(DEV_STAMP) $(SCAN_STAMP)  ## run every test (WORKERS=4; ARGS="-k name" f
 explore: $(DEV_STAMP)  ## try new random examples, at least twenty times as many as make test (nightly; EXPLORE=20)
 	@EXPLORE=$(or $(EXPLORE),20) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/property tests/fuzz tests/unit/redactor/json $(wildcard tests/e2e/test_kill*.py) \
 	    tests/e2e/test_key_rotation.py tests/e2e/test_database_writer.py tests/e2e/test_adoption.py tests/e2e/test_postgres.py tests/e2e/test_migrate.py \
-	    tests/e2e/test_replicas.py tests/e2e/test_takeover.py $(ARGS)
+	    tests/e2e/test_replicas.py tests/e2e/test_takeover.py tests/e2e/test_bench_smoke.py $(ARGS)
 	@$(BIN)/python -m tests.support.modelcheck $$RANDOM 100000
 
 guides: $(DEV_STAMP)  ## follow every guide with its real application, Directus too, whose packages take 730 MB and some minutes

@@ -43,6 +43,7 @@ class Closer(NamedTuple):
     seconds: float = 0.8
     connections: tuple[int, ...] = (16, 64)
     kinds: tuple[str, ...] = MEASURED
+    stores: tuple[str, ...] = ("SQLite", "PostgreSQL")
 
 
 QUICK: Final = Closer(60, 1, 0.3, (2,))
@@ -161,19 +162,25 @@ def _row(case: str, pairs: list[list[Cost]]) -> dict[str, Any]:
 
 
 def run(quick: bool = False, look: Closer | None = None) -> dict[str, Any]:
-    """Both stores; interleaved rounds, medians."""
+    """Each store; interleaved rounds, medians."""
     look = look or (QUICK if quick else Closer())
-    rows = _store("SQLite", "", look)
+    rows = _store("SQLite", "", look) if "SQLite" in look.stores else []
+    if "PostgreSQL" in look.stores:
+        rows += _on_postgresql(look)
+    return {"rows": rows, "notes": []}
+
+
+def _on_postgresql(look: Closer) -> list[dict[str, Any]]:
+    """The rows of a server that is started for them."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)  # the server runs as another user
         server = Server(Path(folder, "server"))
         server.make()
         server.start()
         try:
-            rows += _store("PostgreSQL", server.address("w{}", replicas="true"), look)
+            return _store("PostgreSQL", server.address("w{}", replicas="true"), look)
         finally:
             server.stop()
-    return {"rows": rows, "notes": []}
 
 
 def main(words: Sequence[str]) -> None:

@@ -205,7 +205,7 @@ def domicile(folder: Path) -> str:
 async def test_killing_either_side_loses_nothing_while_people_work(tmp_path, capsys):
     """``python -m tests.support.adoption 100000 20000`` does so with as many."""
     with capsys.disabled():
-        await adopted_and_released(tmp_path, Scale(90, 40, rounds(3)), seed=160)
+        await adopted_and_released(tmp_path, Scale(60, 25, rounds(3)), seed=160)
 
 
 @asynccontextmanager

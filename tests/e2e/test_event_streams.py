@@ -27,7 +27,7 @@ RULES = ROOT / "rules" / "examples" / "streams.yaml"
 ANN = {"name": "Zorbina Quibblethwaite", "email": "Zorbina@wexlomere.example", "phone": "+46 70 91"}
 EVE = {"name": "Evelina Flumpergatan", "email": "eve@wexlomere.example", "phone": "+46 70 92"}
 MARKERS = ("Quibblethwaite", "Flumpergatan", "wexlomere")
-MEGABYTES = 50
+MEGABYTES = 30
 
 
 @dataclass

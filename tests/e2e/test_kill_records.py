@@ -19,7 +19,7 @@ from tests.support.people import KEPT_PLAIN, rules
 from tests.support.serving import serving
 
 #: Deaths in all; a release is tried with 200.
-ROUNDS = rounds(10)
+ROUNDS = rounds(7)
 
 
 def nowhere(folder: Path, markers: Sequence[str] = MARKERS) -> None:

@@ -4,6 +4,7 @@ at once, and in a browser.
 
 import asyncio
 import socket
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,8 @@ async def early(instance: Instance) -> None:
 
 
 async def late(instance: Instance) -> None:
-    size = 60_000_000
-    length = f"Content-Length: {size}"
+    size = 24_000_000
+    length = "Content-Length: 60000000"  # beyond what may come
     for place, head, status in [
         (instance.proxy, get("/people", JSON, length, method="POST"), b"413"),
         (instance.proxy, get("/people", TEXT, length, method="POST"), b"413"),
@@ -87,8 +88,12 @@ async def late(instance: Instance) -> None:
         (instance.vault, get("/api/records", JSON, length, method="POST"), b"401"),
         (instance.vault, get("/oauth2/token", FORM, length, method="POST"), b"413"),
     ]:
-        answer = await asyncio.to_thread(sent_whole, place, head, size)
-        assert answer.split(b" ")[1] == status, head
+        for last in (False, False, True):
+            # on a machine that stands still for seconds, the caller is taken for gone
+            with nullcontext() if last else suppress(ConnectionError):
+                answer = await asyncio.to_thread(sent_whole, place, head, size)
+                assert answer.split(b" ")[1] == status, head
+                break
 
 
 async def seen(instance: Instance) -> None:

@@ -69,7 +69,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 async def test_either_is_killed_at_random_and_the_other_one_loses_nothing(pair: Pair) -> None:
     crowd = pair.crowd
     async with paced() as pace:
-        for number in range(rounds(8)):
+        for number in range(rounds(6)):
             if number % 4 == 3:
                 await crowd.judge()
             work = [crowd.visit(worker, WORKERS) for worker in range(WORKERS)]

@@ -399,7 +399,8 @@ async def test_what_rules_do_not_name_is_told_whichever_process_meets_it(
 async def test_a_stop_ends_all_and_so_does_the_end_of_the_supervisor(
     tmp_path: Path, store: str
 ) -> None:
-    async with team(tmp_path, store, ("-m", "proxy", *WORKERS)) as instance:
+    program = ("-m", "proxy", *WORKERS) if store == "embedded" else ()  # as a shell starts it
+    async with team(tmp_path, store, program) as instance:
         assert await instance.stop() == 0
         assert not (instance.data / "workers").exists()
         await instance.start()

@@ -39,6 +39,19 @@ async def within(seconds: float, what: str, awaited: Awaitable[_T]) -> _T:
         raise AssertionError(f"{what} did not come within {seconds:.0f} seconds") from None
 
 
+def slowness() -> float:
+    """How many times longer this processor takes for a plain loop than the one on which bounds of
+    processor time were written; 1 on a faster one. The best of several loops: a neighbour that takes
+    the caches is not there in all of them.
+    """
+    took = []
+    for _ in range(5):
+        began = time.thread_time()
+        sum(number * number for number in range(20_000))
+        took.append(time.thread_time() - began)
+    return max(1.0, min(took) / 0.001)
+
+
 class Pace:
     """How many times longer than it should a pause of this process has taken: 1 on a machine that
     gives everybody his turn, more where others want it, too. A bound in seconds is stretched by it.

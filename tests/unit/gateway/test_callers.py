@@ -28,6 +28,7 @@ from tests.support.issuer import (
     public,
     token,
 )
+from tests.support.patience import slowness
 from tests.support.table import table
 
 KEY, NEXT = made("ES256"), made("ES256")
@@ -273,16 +274,16 @@ async def test_who_a_caller_is_costs_a_request_under_3_microseconds():
     assert await door.view(shown) is SALES
     raw = ((b"Host", b"a"), (b"Accept", b"*/*"), (b"Authorization", shown.encode()))
     request = asking(door, raw)
-    best = 1.0
-    for _ in range(500):  # the machine is shared: what counts is the quickest round
+    best, most = 1.0, 3e-6 * slowness()  # 1.7 where this was written, for both
+    for _ in range(200):  # the machine is shared: what counts is the quickest round
         began = time.thread_time()
         for _ in range(1000):
             door.callers.cached_view(request)
             await door.callers.view(request)
         best = min(best, (time.thread_time() - began) / 1000)
-        if best < 3e-6:
+        if best < most:
             break
-    assert best < 3e-6  # 1.7 where this was written, for both
+    assert best < most
 
 
 async def test_requests_that_come_together_ask_once():
