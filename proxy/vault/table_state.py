@@ -161,7 +161,7 @@ class TableState:
     columns: OpenColumns = field(default_factory=OpenColumns)  #: what bodies of the table bind
     #: record and staging ids of exchanges under way here
     in_flight: set[int] = field(default_factory=set)
-    begun: dict[str | None, int] = field(default_factory=dict)  #: of these, new ones by their ids
+    begun: dict[int, str] = field(default_factory=dict)  #: of these, new ones and their ids
     at_work: Container[int] = field(init=False)  #: of all replicas, as ``look`` found it last
     #: names of records deleted, unknown to the vault, while others were being made, and when
     gone: dict[bytes, int] = field(default_factory=dict)

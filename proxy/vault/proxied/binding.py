@@ -337,7 +337,7 @@ def forget_staged(collection: Collection, writes: Sequence[StagedWrite]) -> None
     state = collection.state
     for write in writes:
         state.in_flight.discard(write.rid)
-        state.begun.pop(write.key, None)
+        state.begun.pop(write.rid, None)
         if write.sid is not None:
             state.in_flight.discard(write.sid)
     if not state.in_flight and (state.gone or state.named):

@@ -94,14 +94,15 @@ def _add_part(
     """
     named, values = at
     newer: set[str] = set()  #: the fields that the create may have brought where no token tells
-    if named is not None and _lone(part, named, item) > 1:
+    whole = named is not None and _lone(part, named, item) > 1
+    if named is not None and whole:
         newer |= collection.single - named.live.written_since(part.row.rid, named.row.rid).keys()
         for _, version in named.staged:
             newer -= changed(named.live.values, version.values) if version is not None else set()
     for number, (name, text) in enumerate(item.places):
         if values[number] is None or name in newer:
             values[number] = find(part, name, text) or values[number]
-    if named is not None and _lone(part, named, item) > 1:
+    if named is not None and whole:
         note_lost_values(part, named, item, newer)
 
 

@@ -90,7 +90,7 @@ async def reveal_others(
     by_id = await collection.by_key(ids) if ids else {}
     # an update of a record that the vault does not know has its id, and the row not yet
     begun = collection.state.begun
-    started = {one: begun[one] for one in ids if one in begun and one not in by_id} if begun else {}
+    started = {name: rid for rid, name in begun.items() if name in ids and name not in by_id}
     carried.update(started.values())
     opened = await open_with_staged(collection, carried, by_id.values())
     if not carried <= opened.keys():

@@ -327,7 +327,9 @@ async def _stage(
             begun.append(item.rid)
     begun += [item.sid for item in writes if item.sid is not None]
     flight.update(begun)
-    collection.state.begun.update((one.key, one.rid) for one in writes if one.row is None)
+    for item in writes:
+        if item.row is None and item.key is not None:
+            collection.state.begun[item.rid] = item.key
     staged = len(changes)
     if begun and collection.state.replicas is not None:
         changes.append(Underway(begun=tuple(begun)))

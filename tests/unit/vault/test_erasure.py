@@ -19,7 +19,7 @@ from proxy.vault.expiry import delete_expired, pending, reap
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
-from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
+from proxy.vault.proxied.staging import doubt, drop_staged, promote, stage_creates, stage_updates
 from proxy.vault.records.commit import no_changes
 from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.repository import Records
@@ -87,6 +87,25 @@ async def test_a_record_that_is_written_again_shows_what_is_new_and_no_erased_to
             assert await shown(made, "17", {name: ann[name]}) == {name: ""}, step
         if step == "under way":
             await bind(made.people, [(write, "17")])
+    assert not made.people.state.begun
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_of_two_changes_of_an_erased_record_the_end_of_one_hides_nothing_of_the_other(
+    first: int,
+) -> None:
+    made = await make_bench()
+    tokens = await add(made, "17", **ANN)
+    await erase(made, "17")
+    days = ("2001-12-24", "2002-01-31")
+    both = [await stage_updates(made.people, [("17", draft(born=day))]) for day in days]
+    await drop_staged(made.people, both[first])
+    last = both[1 - first]
+    born = last[0].tokens["born"][0].token
+    assert await shown(made, "17", {**tokens, "born": born}) == {
+        "name": "", "email": "", "phone": "", "born": days[1 - first],
+    }  # fmt: skip
+    await drop_staged(made.people, last)
     assert not made.people.state.begun
 
 
