@@ -3,7 +3,7 @@
 Fields of which both have one token follow what the others tell.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 
@@ -50,6 +50,22 @@ def is_as_before(
     return True in verdicts and False not in verdicts
 
 
+def fields_of_before(
+    tokens_shown: Mapping[str, tuple[str, ...]], new: TokenizedFields, values: TokenizedFields
+) -> set[str]:
+    """The fields of which the answer shows the values of before.
+
+    Of a field whose old and new value have one token, the answer as a whole tells: it shows the
+    record as it was where no field has its new value.
+    """
+    verdicts = {
+        name: tells(tokens_shown.get(name, ()), new.get(name, ()), values[name]) for name in values
+    }
+    names = {name for name, verdict in verdicts.items() if verdict}
+    places = [(name, text) for name, texts in tokens_shown.items() for text in texts]
+    return names | alike(values, new) if is_as_before(places, new, values) else names
+
+
 def superseded(
     later: TokenizedFields, other: TokenizedFields, places: Sequence[tuple[str, str]]
 ) -> set[str]:
@@ -71,7 +87,8 @@ def taken(
     """For each version in doubt whether the application took it, as far as an object with these
     (field, token) tells.
 
-    Yes if the object shows a text that only this version has, among those that it may have taken.
+    Yes if the object shows a text that only this version has, or others with the same texts, among
+    those that it may have taken.
     No if the object shows a text that the version replaces. ``older``: by their numbers those that
     had been live before: what replaced a part of one was carried out if a text of it is shown.
     """
@@ -79,7 +96,7 @@ def taken(
     befores = list(map(partial(_before, live), versions))
     against = [bool(here & (before - mine)) for before, mine in zip(befores, own, strict=True)]
     certain = [
-        bool(here & (mine - befores[at]).difference(*own[:at], *own[at + 1 :]))
+        bool(here & (mine - befores[at]).difference(*(other for other in own if other != mine)))
         for at, mine in enumerate(own)
     ]
     verdicts: list[bool | None] = []
@@ -87,7 +104,7 @@ def taken(
         rivals = [
             other
             for index, other in enumerate(own)
-            if index != at and (certain[index] or not against[index])
+            if other != mine and (certain[index] or not against[index])
         ]
         lone = not against[at] and bool(here & (mine - befores[at]).difference(*rivals))
         is_sure = certain[at] and not (at in older and against[at])

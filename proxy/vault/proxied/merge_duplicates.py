@@ -107,7 +107,7 @@ async def join_objects(
             joined.add(stray.row.rid)
             homed.add(index)
         elif stray.row.rid in collection.state.at_work:  # and may never get its answer
-            note_lost_values(stray, home, item)
+            note_lost_values(collection, stray, home, item)
     left = [  # others of an id join its record later, or end: alone they would outlive it
         (index, stray)
         for index, stray in revealed.loose

@@ -29,7 +29,6 @@ from proxy.vault.body import (
     RecordBody,
     TokenizedFields,
     TokenizedValue,
-    alike,
     changed,
     renumbered_versions,
 )
@@ -52,7 +51,7 @@ from proxy.vault.proxied.merge_duplicates import attempts_before
 from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
 from proxy.vault.proxied.promotion import rebase
 from proxy.vault.proxied.recognize import telling_hashes
-from proxy.vault.verdicts import adopted_values, is_as_before, superseded, tells
+from proxy.vault.verdicts import adopted_values, fields_of_before, superseded, values_shown
 
 _MOST_VERSIONS: Final = 31  #: in doubt, with which a record is still joined: all are judged
 _TRIES: Final = 8  #: how often names are given again where other records get them meanwhile
@@ -281,11 +280,12 @@ def joining(
     # a newer one that lacks a field was sent without it
     later = fresh or before.row.rid < home.row.rid
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
-    for _, old in reversed(versions):  # the live one, then the latest that the answer shows
-        own = new if later else {name: of for name, of in new.items() if name in old.values}
-        for name in _of_before(tokens_shown, own, old.values) - taken.keys():
+    # what an object has of the record before; then its live values, and the latest that are shown
+    for values in (_as_shown(versions, places), *(of.values for _, of in reversed(versions))):
+        own = new if later else {name: of for name, of in new.items() if name in values}
+        for name in fields_of_before(tokens_shown, own, values) - taken.keys():
             texts = tokens_shown.get(name, ())
-            taken[name] = adopted_values(texts, new.get(name, ()), old.values[name])
+            taken[name] = adopted_values(texts, new.get(name, ()), values[name])
     hashes = {
         one: None for _, old in versions for one in telling_hashes(collection, stored_values(old))
     }
@@ -312,20 +312,15 @@ def _renumbered(before: OpenRow, home: OpenRow) -> list[_Version]:
     return [(one, of) for (one, _), of in zip(versions, bodies, strict=True)]
 
 
-def _of_before(
-    tokens_shown: Mapping[str, tuple[str, ...]], new: TokenizedFields, values: TokenizedFields
-) -> set[str]:
-    """The fields of which the answer shows the values of before.
-
-    Of a field whose old and new value have one token, the answer as a whole tells: it shows the
-    record as it was where no field has its new value.
+def _as_shown(versions: Sequence[_Version], places: Sequence[tuple[str, str]]) -> TokenizedFields:
+    """The values of the record before, as an object with these (field, token) has them: a version
+    in doubt that it shows counts for fields, too, of which both have one token.
     """
-    verdicts = {
-        name: tells(tokens_shown.get(name, ()), new.get(name, ()), values[name]) for name in values
-    }
-    names = {name for name, verdict in verdicts.items() if verdict}
-    places = [(name, text) for name, texts in tokens_shown.items() for text in texts]
-    return names | alike(values, new) if is_as_before(places, new, values) else names
+    doubtful, (_, live) = versions[:-1], versions[-1]
+    older = {at for at, (one, _) in enumerate(doubtful) if one and one.at >= SEEN_IN_PAGE}
+    fields = values_shown(places, live, [of for _, of in doubtful], older)
+    bodies = [of.values for _, of in versions]  # and no marks of erased values
+    return {name: of for name, of in fields.items() if any(one.get(name) is of for one in bodies)}
 
 
 def _alone(collection: Collection, before: OpenRow, home: OpenRow, *, under_way: bool) -> bool:

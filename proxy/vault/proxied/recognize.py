@@ -13,6 +13,7 @@ from proxy.vault.earlier_tokens import other_spellings
 from proxy.vault.earlier_values import RECORD_ID
 from proxy.vault.erasure import FieldToken, tokens_of_marks, with_expired
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
+from proxy.vault.verdicts import is_as_before
 
 #: The number of no token of an object, but of its id.
 OF_ID = -1
@@ -93,25 +94,39 @@ def _add_part(
     They stay apart: the tokens that led there are those of equal values, which others may have.
     """
     named, values = at
-    newer: set[str] = set()  #: the fields that the create may have brought where no token tells
-    whole = named is not None and _lone(part, named, item) > 1
-    if named is not None and whole:
-        newer |= collection.single - named.live.written_since(part.row.rid, named.row.rid).keys()
-        for _, version in named.staged:
-            newer -= changed(named.live.values, version.values) if version is not None else set()
+    newer = _untold_fields(collection, part, named, item) if named is not None else set()
     for number, (name, text) in enumerate(item.places):
         if values[number] is None or name in newer:
             values[number] = find(part, name, text) or values[number]
-    if named is not None and whole:
-        note_lost_values(part, named, item, newer)
+    if named is not None and _lone(part, named, item) > 1:
+        note_lost_values(collection, part, named, item)
+
+
+def _untold_fields(
+    collection: Collection, part: OpenRow, home: OpenRow, item: AnswerObject
+) -> set[str]:
+    """The fields that ``part`` may have brought to ``home``, though no token tells it: those with
+    one token that were not written since, as far as the object shows. None where it shows one value
+    of ``part`` alone, which may be a copy.
+    """
+    if _lone(part, home, item) < 2:
+        return set()
+    live = home.live.values
+    later = [home.live.written_since(part.row.rid, home.row.rid)]
+    for _, version in home.staged:
+        of = version.values if version is not None else live
+        later.append({name: of.get(name, ()) for name in changed(live, of)})
+    since = (one for one in later if not is_as_before(item.places, one, part.live.values))
+    return set(collection.single).difference(*since)
 
 
 def note_lost_values(
-    part: OpenRow, home: OpenRow, item: AnswerObject, newer: Container[str] = ()
+    collection: Collection, part: OpenRow, home: OpenRow, item: AnswerObject
 ) -> None:
-    """Note what an object shows of ``part`` and not of ``home``, which has its id, and of these
-    fields (``newer``) also where both have the token (``stage_lost_values``).
+    """Note what an object shows of ``part`` and not of ``home``, which has its id, also where no
+    token tells (``stage_lost_values``).
     """
+    newer = _untold_fields(collection, part, home, item)
     own = {token for token in home.values if token[0] not in newer}
     names = {token[0] for token in item.places if token in part.values and token not in own}
     home.lost_values = {name: of for name, of in part.live.values.items() if name in names}

@@ -344,7 +344,7 @@ def _decide(
         old, texts = marked.get(name, ()) if new else present, texts_by_field.get(name, ())
         if tokens_of(old) != tokens_of(new):
             verdict = tells(texts, old, new)
-            if verdict and taken is False and not _stand_for(new, name, others):
+            if verdict and not taken and not _stand_for(new, name, others):
                 verdict = None  # its texts are another version's, too
         elif newest(new) < newest(old) and not replaced:
             continue  # it was written since

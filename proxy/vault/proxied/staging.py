@@ -327,9 +327,8 @@ async def _stage(
             begun.append(item.rid)
     begun += [item.sid for item in writes if item.sid is not None]
     flight.update(begun)
-    for item in writes:
-        if item.row is None and item.key is not None:
-            collection.state.begun[item.rid] = item.key
+    named = {one.rid: one.key for one in writes if one.row is None and one.key is not None}
+    collection.state.begun.update(named)
     staged = len(changes)
     if begun and collection.state.replicas is not None:
         changes.append(Underway(begun=tuple(begun)))

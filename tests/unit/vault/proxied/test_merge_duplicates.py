@@ -513,3 +513,42 @@ async def test_a_change_behind_a_lost_create_counts_where_no_token_tells(
             "pin": pin,
         }
         one.clock.advance(RECONCILE_GRACE + 1)
+
+
+async def test_a_create_that_is_answered_with_a_changed_record_has_its_value_that_no_token_tells():
+    """The change got no answer. Its value was replaced by the one of before."""
+    fields = ("name: {kind: name}", "phone: {kind: phone, token: {shape: numeric}}", PIN)
+    one = await desk_of(rule_text(USUAL[0], *USUAL[2:], fields=fields))
+    ann = {"name": "Ann", "phone": "+46 70 123 45 67", "pin": "1111", "id": 1}
+    stored = (await one.create({name: ann[name] for name in ("name", "phone", "pin")})) | {"id": 1}
+    lost = await one.send("PATCH /p/1", {"name": "Bo", "pin": "2222"})
+    await lost.exchange.failed(True)
+    again = await one.send("POST /p", {"name": "Cy", "phone": "+46 70 765 43 21"})
+    stored |= lost.json
+    for shown in (await again.seen(201, stored), await one.shown(stored), await one.shown(stored)):
+        assert shown == {**ann, "name": "Bo", "pin": "2222"}
+        one.clock.advance(RECONCILE_GRACE + 1)
+
+
+async def test_of_two_changes_that_no_token_tells_apart_the_one_that_is_shown_counts():
+    """The first got no answer, and might have come behind the second. A create then is answered late
+    with the record as it had been between: the value of the first was shown beside the second's name.
+    """
+    fields = ("name: {kind: name}", "phone: {kind: phone, token: {shape: numeric}}", PIN)
+    one = await desk_of(rule_text(USUAL[0], *USUAL[2:], fields=fields))
+    ann = {"name": "Ann", "phone": "+46 70 123 45 67"}
+    await one.create(ann)
+    lost = await one.send("PATCH /p/1", {"name": "Bo", "pin": "2222"})
+    await lost.exchange.failed(True)
+    late = await one.send("POST /p", {"name": "Cy", "phone": "+46 70 765 43 21"})
+    changes = {"name": "Di", "phone": "+46 70 888 88 88", "pin": "4444"}
+    change = await one.send("PATCH /p/1", changes)
+    stored = {"id": 1, **change.json}
+    await change.answer(200, stored)
+    for refused in ({"name": "Ed"}, {"phone": "+46 70 999 99 99"}):  # both have some of it, too
+        await (await one.send("PATCH /p/1", refused)).exchange.failed(True)
+    await late.answer(201, {"id": 1, **late.json})
+    for _ in range(3):
+        one.clock.advance(1)
+        assert await one.shown(stored) == {"id": 1, **changes}
+        one.clock.advance(RECONCILE_GRACE)
