@@ -75,6 +75,11 @@ class Retired:
             self._rows[home] = deque(sorted((*rows, *own), key=itemgetter(0)))
             self._order = deque((at, home if one == rid else one) for at, one in self._order)
 
+    def take_in(self, row: Row, home: int, now: int) -> None:
+        """A row ends, and has become a part of the other record."""
+        self.keep(row, now)
+        self.join(row.rid, home)
+
     def forget(self, rid: int) -> None:
         """Show nothing of a record as it was until now."""
         for _, row in self._rows.pop(rid, ()):

@@ -340,6 +340,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     except Conflict:
         # the record has changed meanwhile; the next answer that shows it merges them
         return
+    collection.state.retired.take_in(stray.row, rid, collection.clock())
     home.learn(content)
     home.staged = [*(pair for pair in home.staged if pair[1] is None), *left]  # marks stay
     home.row, home.live = after._replace(staged=len(home.staged)), content

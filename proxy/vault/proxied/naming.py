@@ -289,6 +289,7 @@ def joining(
     hashes = {
         one: None for _, old in versions for one in telling_hashes(collection, stored_values(old))
     }
+    collection.state.retired.keep(before.row, collection.clock())  # answers under way may show it
     return [
         Replace(collection.same_row(before.row, before.live), before.row.version),  # as it was read
         *_versions(collection, home, versions, taken, fresh=fresh),

@@ -552,3 +552,28 @@ async def test_of_two_changes_that_no_token_tells_apart_the_one_that_is_shown_co
         one.clock.advance(1)
         assert await one.shown(stored) == {"id": 1, **changes}
         one.clock.advance(RECONCILE_GRACE)
+
+
+@table("by", ["bind", "answer"])
+async def test_an_answer_under_way_is_told_by_what_has_become_a_part_of_another_record(
+    by: str,
+) -> None:
+    """Two creates got one id, and a change came after. The tokens of the first were shown."""
+    fields = ("name: {kind: name}", "phone: {kind: phone, token: {shape: numeric}}")
+    one = await desk_of(rule_text(*USUAL[:1], *USUAL[2:], fields=fields))
+    first, second, change = (
+        {"name": name, "phone": f"+46 70 123 45 {name}"} for name in ("11", "22", "33")
+    )
+    lost = await one.send("POST /p", first)
+    reader = await one.send("GET /p/1")
+    if by == "bind":
+        await lost.answer(201, {"id": 1, **lost.json})
+    again = await one.send("POST /p", second)
+    await again.answer(201, {"id": 1, **again.json})
+    if by == "answer":
+        await lost.exchange.failed(True)
+        assert await one.shown({"id": 1, **lost.json}) == {"id": 1, **first}
+    update = await one.send("PATCH /p/1", change)
+    await update.answer(200, {"id": 1, **update.json})
+    assert await reader.seen(200, {"id": 1, **lost.json}) == {"id": 1, **first}
+    assert await one.shown({"id": 1, **update.json}) == {"id": 1, **change}
