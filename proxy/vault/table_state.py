@@ -134,14 +134,9 @@ class Sequencer:
         return (number >> TIME_SHIFT) + cls._EPOCH
 
 
-#: Staged changes that are remembered as reported; a further one of them would be reported again.
-_MOST_REPORTED = 10_000
-#: Records without an id whose pages are remembered.
-_MOST_DISPLAYED = 10_000
-#: Records that are remembered to have been changed in doubt.
-_MOST_UNSURE = 200
-#: Deleted records whose ids are remembered.
-_MOST_ENDED = 10_000
+#: Most staged changes that are remembered as reported (further ones are reported again), records
+#: without an id whose pages are remembered, records changed in doubt, and ids of deleted ones.
+_MOST_REPORTED, _MOST_DISPLAYED, _MOST_UNSURE, _MOST_ENDED = 10_000, 10_000, 200, 10_000
 
 
 class _Together:
