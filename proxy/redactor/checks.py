@@ -20,9 +20,10 @@ from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import replace_surrogates
 from proxy.redactor.json.walk import locate
 from proxy.redactor.message import Media, RawHeaders, classify, is_patch
-from proxy.redactor.named_places import spared_paths
+from proxy.redactor.named_places import document_path, spared_paths
 from proxy.redactor.rules import Operation, PatchKind
 from proxy.redactor.select import Selection
+from proxy.redactor.xml_documents import XmlKind
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -163,6 +164,8 @@ def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> str | None:
 
 #: What holds no value of anyone.
 _NO_FIELDS: Final = frozenset({b"null", b"true", b"false", b'""', b"[]", b"{}"})
+#: The head of an envelope of SOAP, in the JSON that XML is read as.
+_HEAD: Final = ("Envelope", PathStep.EACH, "Header")
 
 
 class Unnamed:
@@ -171,7 +174,7 @@ class Unnamed:
     Made when rules load.
     """
 
-    __slots__ = ("_anywhere", "_names", "_operation")
+    __slots__ = ("_anywhere", "_names", "_operation", "_xml")
 
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
@@ -179,8 +182,10 @@ class Unnamed:
         # Applications that put query and body together take a parameter out of either.
         named = [tuple(filter(None, pieces(name))) for name in _parameters(operation)]
         places = list(dict.fromkeys((*fields, *filter(None, named))))
+        body = operation.request.body
+        self._xml = None if body is None else body.xml
         self._anywhere = Selection(
-            *(None, (), [(PathStep.DEEP, *path) for path in places]),
+            *(None, (), [document_path((PathStep.DEEP, *path), self._xml) for path in places]),
             nested=True,
             spared=spared_paths(operation),
         )
@@ -200,16 +205,28 @@ class Unnamed:
             return
         limits = self._operation.endpoint.limits
         if media is Media.JSON:
-            leaves = self._anywhere.find(body, limits.json_depth).anchored
-            carries = any(body[leaf.start : leaf.end] not in _NO_FIELDS for leaf in leaves)
-        else:
-            members = form.form_members(body, limits.form_fields)
-            carries = body.lstrip()[:1] in form.OTHER_KINDS or any(
-                self._is_field(member.name) for member in members
-            )
-        if carries:
-            entity = self._operation.entity.name
-            raise self._refusal(f"carries a field of {entity}, or a parameter, in its body")
+            self.refuse_document(body, limits.json_depth)
+            return
+        members = form.form_members(body, limits.form_fields)
+        if body.lstrip()[:1] in form.OTHER_KINDS or any(
+            self._is_field(member.name) for member in members
+        ):
+            raise self._carries()
+
+    def refuse_document(self, text: bytes, depth: int) -> None:
+        """Do so with a document of JSON, or one of XML as JSON. The head of an envelope of SOAP
+        passes: it is of transport, and names users of its own.
+        """
+        heads = locate(_HEAD, text, depth) if self._xml is XmlKind.ELEMENTS else ()
+        for leaf in self._anywhere.find(text, depth).anchored:
+            if text[leaf.start : leaf.end] not in _NO_FIELDS and not any(
+                start <= leaf.start < end for start, end in heads
+            ):
+                raise self._carries()
+
+    def _carries(self) -> VaultError:
+        entity = self._operation.entity.name
+        return self._refusal(f"carries a field of {entity}, or a parameter, in its body")
 
     def refuse_kind(self, headers: RawHeaders, body: bytes) -> Media:
         """The kind of a body.

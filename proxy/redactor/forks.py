@@ -22,7 +22,7 @@ from proxy.redactor.json.text import fold_all, fold_name, is_utf8
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify, read_text
 from proxy.redactor.multipart import form_parts, is_multipart
-from proxy.redactor.named_places import deepest, document_path, spared_paths
+from proxy.redactor.named_places import deepest, document_path, inner_calls, spared_paths
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span, query_spots
 from proxy.redactor.request_rules import Condition, ConditionSource
@@ -38,8 +38,7 @@ _IN_BODY = {
 _ALSO_READ = (Media.FORM, Media.MULTIPART, Media.JSON)
 _IN_FIELDS = (ConditionSource.HEADER, ConditionSource.TYPE)
 
-#: Places of conditions, and their values in a request.
-_Position = tuple[ConditionSource, str | Path]
+_Position = tuple[ConditionSource, str | Path]  #: the place of a condition
 _Stated = Mapping[_Position, Sequence[Value]]
 
 
@@ -98,8 +97,7 @@ class Fork:
             return None
         rule = self._first(open_branches)
         # many applications look for a parameter in both, and what passes is not read otherwise
-        both = self._parameters and _kind(headers, b"?") in _ALSO_READ
-        return None if both else rule
+        return None if self._parameters and _kind(headers, b"?") in _ALSO_READ else rule
 
     def by_body(self, request: Request) -> Rule:
         """The rule of a whole request. Raises as ``by_head``, UNREADABLE_BODY where nothing in the
@@ -152,6 +150,8 @@ class Fork:
         body, depth = request.body, self._limits.json_depth
         if media is Media.XML and self._xml is not None:
             body, depth = read_xml_document(body, depth, self._xml).content, deepest(depth)
+            if any(map(self._asks_for, inner_calls(body, depth))):
+                raise _unclear("holds several calls, some of which rules ask for one by one")
         if media in self._selections:
             selection, outline = self._selections[media]
             for leaf in selection.find(body, depth).anchored:
@@ -166,6 +166,11 @@ class Fork:
         for name, text in self._members_of(request, media, self._members):
             stated.setdefault((ConditionSource.FORM, name), []).append(Value(text))
         return stated
+
+    def _asks_for(self, call: str) -> bool:
+        names = frozenset(self._values.get((ConditionSource.BODY, ("methodName",)), ()))
+        unnamed = _spelled(names).isdisjoint(_Readings()[False, call])
+        return not (unnamed or Value("system.multicall") in names)  # a rule reads that
 
     def _members_of(
         self, request: Request, media: Media, names: tuple[str, ...]
@@ -215,10 +220,7 @@ class Fork:
         return False
 
     def _refuse_elsewhere(self, stated: _Stated, target: bytes) -> None:
-        """Refuse a query with a rule's body condition that the body lacks.
-
-        Many applications look for a name in both.
-        """
+        """Refuse a query with a rule's body condition that the body lacks: many ask both."""
         query = target[query_span(target)[0] :].replace(b"#", b"&")
         for member in form.form_members(query, MOST_QUERY, tuple(self._both)):
             for position in self._both.get(member.name, ()):
@@ -229,9 +231,8 @@ class Fork:
 
     def _refuse_in_body(self, request: Request, media: Media) -> None:
         """Refuse a body with a rule's query condition that the query lacks."""
-        target = request.target
         stated: dict[str, list[Value]] = {}
-        for spot in query_spots(target, self._parameters) if b"?" in target else ():
+        for spot in query_spots(request.target, self._parameters) if b"?" in request.target else ():
             stated.setdefault(spot.field, []).append(spot.value or Value(""))
         for name, text in self._repeated(request, media):
             values = self._values[ConditionSource.QUERY, name]

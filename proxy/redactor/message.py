@@ -214,8 +214,10 @@ def is_foreign(headers: RawHeaders, body: bytes) -> bool:
 
     A missing type tells nothing.
     """
-    declared = (header(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
-    kind, slash, subtype = declared.partition(b"/")
+    declared, _, more = (header(headers, b"content-type") or b"").partition(b";")
+    kind, slash, subtype = declared.strip().lower().partition(b"/")
+    if kind == b"multipart":  # of ``multipart/related``, ``type`` is that of the message (MTOM)
+        subtype += more.lower().partition(b"type=")[2].partition(b";")[0]
     if not slash or kind in (b"", b"text") or any(word in subtype for word in _READABLE):
         return False
     return body.lstrip(_BEFORE)[:1] not in form.OTHER_KINDS

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.model.schema import Path, PathStep
+from proxy.redactor.json.tree import read_json_value
+from proxy.redactor.json.walk import locate
 from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation
 from proxy.redactor.xml_documents import LONE, TEXT, XmlKind
 
@@ -96,6 +98,19 @@ def ways_to(path: Path) -> Iterator[Path]:
             yield (*path[: number + 1], TEXT)
 
 
+def twin(path: Path) -> Iterator[Path]:
+    """The attribute that is called as the element of a value, or the element as the attribute: to
+    Rails and Jackson both are members.
+    """
+    if PathStep.DEEP in path:
+        return
+    last = path[-1]
+    if len(path) > 2 and last == TEXT and isinstance(path[-3], str):
+        yield (*path[:-3], f"@{path[-3]}")
+    elif isinstance(last, str) and last.startswith("@"):
+        yield (*path[:-1], last[1:], PathStep.EACH, TEXT)
+
+
 def misplaced(path: Path) -> str:
     """The step of a place that selects nothing in a document of elements; empty: none."""
     before: str | int | PathStep = PathStep.DEEP
@@ -126,14 +141,27 @@ def in_document(
     if strict:
         named = {*fields.values(), *anchored.values()}
         whole = named | {objects + path for path in fields.values()}
-        inside = {way for path in fields.values() for way in ways_to(path[:-2])}
-        rooted = {way for path in anchored.values() for way in ways_to(path[:-2])}
+        if ident is not None and ident.source is IdSource.BODY:
+            whole.add(steps_in(ident.path))
+        inside = {way for path in fields.values() for way in (*ways_to(path[:-2]), *twin(path))}
+        inside = {way for way in inside if whole.isdisjoint((way, objects + way))}
+        rooted = {way for path in anchored.values() for way in (*ways_to(path[:-2]), *twin(path))}
         rooted |= {*ways_to(objects)}
-        fields |= {f"{ON_THE_WAY}{way}": way for way in inside - named}
+        fields |= {f"{ON_THE_WAY}{way}": way for way in inside}
         anchored |= {f"{ON_THE_WAY}{way}": way for way in rooted - whole}
     if ident is not None and ident.source is IdSource.BODY:
         ident = replace(ident, path=steps_in(ident.path))
     return replace(body, objects=objects, fields=fields, anchored=anchored, xml=None), ident
+
+
+def inner_calls(content: bytes, depth: int) -> Iterator[str]:
+    """The names of the calls in a call of XML-RPC that holds several, as JSON."""
+    outer = [content[start:end] for start, end in locate(("methodName",), content, depth)]
+    if outer != [b'"system.multicall"']:
+        return
+    for start, end in locate(("params", 0, PathStep.EACH, "methodName"), content, depth):
+        value = read_json_value(content[start:end])
+        yield "" if value is None else value.text
 
 
 def _id_selector(operation: Operation) -> Selector | None:

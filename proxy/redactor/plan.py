@@ -94,8 +94,10 @@ def make_plan(operation: Operation) -> OperationPlan:
 
 
 def _names_no_body(operation: Operation) -> bool:
-    rule = operation.request
-    return rule.body is None and not (rule.search and (rule.search.form or rule.search.values))
+    rule, body = operation.request, operation.request.body
+    ids_alone = body is not None and body.xml is not None and not (body.fields or body.anchored)
+    named = body is not None and not ids_alone
+    return not named and not (rule.search and (rule.search.form or rule.search.values))
 
 
 def body_plan(

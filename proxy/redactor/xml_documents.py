@@ -40,6 +40,9 @@ _SIGNS: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _UNFIT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _UTF8: Final = ("", "utf-8", "utf8", "us-ascii", "ascii")
 _DEEPEST: Final = 800  #: levels of elements, each of which takes a call
+#: Namespaces by which an element stands for another one: XInclude, and SOAP 1.2 (part 2, 3.1.5).
+_INCLUDING: Final = "http://www.w3.org/2001/XInclude"
+_REFERRING: Final = "http://www.w3.org/2003/05/soap-encoding"
 
 
 class XmlKind(enum.StrEnum):
@@ -94,10 +97,9 @@ class _Reader:
     def __init__(self, body: bytes, depth: int) -> None:
         self._body, self._depth = body, min(depth, _DEEPEST)
         self._open = [_Element(b"", "", 0)]
-        self._ids, self._references = set[str](), set[str]()
+        self._ids, self._references, self._spaces = set[str](), set[str](), set[str]()
         parser = self._parser = expat.ParserCreate("utf-8")
-        parser.ordered_attributes = True
-        parser.buffer_text = True
+        parser.ordered_attributes = parser.buffer_text = True
         parser.XmlDeclHandler = self._declared
         parser.StartDoctypeDeclHandler = self._typed
         parser.StartElementHandler = self._begin
@@ -116,11 +118,10 @@ class _Reader:
             line = error.lineno
         if line:
             raise _unreadable(f"is not well-formed, in line {line}")
-        if not self._ids.isdisjoint(self._references):
-            raise _unreadable(
-                "says by a reference (href or ref) what stands in another of its elements: send "
-                "each value where it belongs"
-            )
+        bare = _REFERRING in self._spaces
+        targets = {one.lstrip("#") for one in self._references if bare or one[:1] == "#"}
+        if not self._ids.isdisjoint(targets):
+            raise _unreadable("says by href or ref what stands in another element: send it there")
         return self._open[0].children[0]
 
     def _declared(self, version: str, encoding: str | None, _: int) -> None:
@@ -149,16 +150,19 @@ class _Reader:
         for number, match in enumerate(written):
             called, text = attributes[2 * number], attributes[2 * number + 1]
             named = _local(called), text
-            if called != "xmlns" and not called.startswith("xmlns:"):
+            if called == "xmlns" or called.startswith("xmlns:"):
+                self._spaces.add(text)
+            else:
                 self._attribute(one, named, match.span(2))
+        if local == "include" and _INCLUDING in self._spaces:
+            raise _unreadable("includes other documents (XInclude)")
         self._open.append(one)
 
     def _attribute(self, one: _Element, named: tuple[str, str], span: tuple[int, int]) -> None:
         name, text = named
-        if name == "nil" and text in ("true", "1"):
-            one.nil = True
-        if name in ("href", "ref") and text.startswith("#"):
-            self._references.add(text[1:])
+        one.nil |= name == "nil" and text in ("true", "1")
+        if name in ("href", "ref"):
+            self._references.add(text)
         elif name == "id":
             self._ids.add(text)
         start, end = span[0] + 1, span[1] - 1
@@ -276,9 +280,7 @@ class _Writer:
 
     def document(self, root: _Ended) -> None:
         """The object whose one member is the root element."""
-        self._add(b"{")
-        self._name(root[0].name, False)
-        self._add(b"[")
+        self._add(b"{%b:[" % msgspec.json.encode(root[0].name))
         self._element(root)
         self._add(b"]}")
 
@@ -393,8 +395,5 @@ def _only(ended: _Ended, name: str, inner: str = "value") -> _Ended:
 def read_xml_document(body: bytes, depth: int, kind: XmlKind) -> Document:
     """A document as JSON. Raises ``VaultError``: UNREADABLE_BODY, TOO_LARGE."""
     root, writer = _Reader(body, depth).root(), _Writer()
-    if kind is XmlKind.CALL:
-        writer.call(root)
-    else:
-        writer.document(root)
+    (writer.call if kind is XmlKind.CALL else writer.document)(root)
     return Document(b"".join(writer.parts), writer.pieces)

@@ -10,8 +10,9 @@ from typing import cast
 import msgspec
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.schema import PathStep
 from proxy.redactor.message import Media, Request, classify
-from proxy.redactor.named_places import ON_THE_WAY, deepest
+from proxy.redactor.named_places import ON_THE_WAY, deepest, inner_calls
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.redact import (
     ParsedBody,
@@ -35,15 +36,27 @@ def read_xml(plan: OperationPlan, request: Request) -> ParsedBody | None:
     if named is None or classify(request.headers, request.body) is not Media.XML:
         return read_request(plan, request)
     document, parsed, astray = _read(named, request.body, plan.operation)
+    depth = deepest(plan.operation.endpoint.limits.json_depth)
+    if plan.unnamed is not None:
+        plan.unnamed.refuse_document(document.content, depth)
+    if not any(one.path == ("methodName",) for one in plan.operation.when) and any(
+        True for _ in inner_calls(document.content, depth)
+    ):
+        raise VaultError(
+            Code.BAD_REQUEST,
+            f"The request matches {label}, and holds several calls: send each by itself, or name "
+            "system.multicall in the rule (when: {$.methodName: system.multicall}).",
+        )
     pointer = named.outline.strayed(document.content)
     if astray or pointer:
         raise VaultError(
             Code.VALUE_UNFIT,
             f"The request matches {label}, and a text stands in an element where its rule goes on "
-            "to a protected place: send it as the rule has it, or name that place as a field.",
+            "to a protected place, or an attribute is called as a protected element (or an element "
+            "as an attribute): send it as the rule has it, or name that place as a field.",
             (Detail(pointer, "not what the rule has there"),) if pointer else (),
         )
-    if parsed.hiding:
+    if parsed.hiding or (len({*parsed.ids}) > 1 and not _lists_ids(plan.operation)):
         raise VaultError(
             Code.BAD_REQUEST,
             f"The request matches {label}, and something else than one text stands where its id "
@@ -87,7 +100,14 @@ def _read(plan: BodyPlan, body: bytes, operation: Operation) -> tuple[Document, 
             error.details,
         ) from error
     number = len(selection.objects)
+    ids = [
+        {content[one.start : one.end] for one in located.leaves if one.name == inner.id_leaf}
+        for located in selection.objects
+    ]
     parsed = from_found(inner, selection, content, depth)
+    for item, different in zip(parsed.items, ids, strict=False):
+        if len(different) > 1 and not _lists_ids(operation):  # an application takes either
+            item.id, parsed.hiding = None, True
     ways = list[Spot]()
     for item in parsed.items:
         ways += (spot for spot in item.spots if spot.field.startswith(ON_THE_WAY))
@@ -96,6 +116,11 @@ def _read(plan: BodyPlan, body: bytes, operation: Operation) -> tuple[Document, 
         parsed.items.pop()  # it held nothing but texts on the way
     texts = [spot.value.text for spot in ways if spot.value is not None]
     return document, parsed, any(text not in _NOTHING for text in texts)
+
+
+def _lists_ids(operation: Operation) -> bool:
+    ids = filter(None, (operation.id, operation.response.id))
+    return any(isinstance(step, PathStep) for ident in ids for step in ident.path)
 
 
 def _placed(parsed: ParsedBody, document: Document) -> ParsedBody:

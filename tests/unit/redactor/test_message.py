@@ -68,6 +68,7 @@ def test_an_upload_is_foreign(kind):
     [
         b"", b"png", b"/png", b"text/plain", b"text/csv", b"application/xml", b"application/soap+xml", b"application/x-json",
         b"application/x-www-form-urlencoded2", b"application/graphql", b"Application/X-NDJSON",
+        b'Multipart/Related; boundary=x; Type="application/xop+XML"', b"multipart/related; type=text/xml",
     ],
 )  # fmt: skip
 def test_a_type_that_some_application_reads_is_not(kind):

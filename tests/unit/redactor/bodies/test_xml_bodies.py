@@ -106,7 +106,9 @@ def _inner(document: bytes) -> bytes:
         ("<a:person xmlns:a='u'><b:name xmlns:b='v'>Ann W</b:name></a:person>", b"<a:person xmlns:a='u'><b:name xmlns:b='v'>T</b:name></a:person>"),
         ("<person><line b:ext='Ann W' xmlns:b='v'/></person>", b"<person><line b:ext='T' xmlns:b='v'/></person>"),
         ("<person>Ann</person>", None),
-    ],
+        # members to those that know no difference
+        ("<person name='Ann W'/>", None), ("<person><line><ext>Ann W</ext></line></person>", None),
+        ("<person p:email='Ann W' xmlns:p='u'/>", None),     ],
 )  # fmt: skip
 async def test_a_value_is_swapped_or_the_request_refused(document: str, sent: bytes | None):
     if sent is None:
@@ -134,6 +136,8 @@ async def test_a_value_is_swapped_or_the_request_refused(document: str, sent: by
         b"<person><name>Ann\0</name></person>",
         "<person><name>Ann</name></person><person/>",
         "<person><name href='#1'/><x id='1'>Ann</x></person>",
+        "<person xmlns:e='http://www.w3.org/2003/05/soap-encoding'><name e:ref='1'/><x e:id='1'>Ann</x></person>",
+        "<person xmlns:i='http://www.w3.org/2001/XInclude'><i:include><name>Ann</name></i:include></person>",
         "<person><EncryptedData>Ann</EncryptedData></person>",
         "Ann", "{}", "",
     ],
@@ -355,6 +359,77 @@ async def test_what_tells_operations_apart_is_read_in_elements_too():
     for unclear in ("ADD", "a<!-- -->dd", "<b>add</b>"):
         with pytest.raises(VaultError):
             await one.send("POST /s", (document % unclear).encode(), SOAP)
+
+
+MANY = struct(methodName="%s", params=f"<array><data>{struct(name='Ann Wexlo')}</data></array>")
+MANY = f"<value><array><data>{MANY}</data></array></value>"
+
+
+async def test_several_calls_in_one_are_told_apart_by_each_or_refused():
+    one = await desk(*CALLS, "{match: POST /rpc, pass: true}")
+    for inner in ("add", "Add"):  # it passed with the rest
+        many = CALL % ("system.multicall", MANY % inner)
+        with pytest.raises(VaultError) as raised:
+            await one.send("POST /rpc", many.encode(), XML)
+        assert raised.value.code is Code.BAD_REQUEST
+    alone = await desk("{match: POST /rpc, create: p, request: {xmlrpc: '$.params[0]'}}")
+    with pytest.raises(VaultError) as raised:
+        await alone.send("POST /rpc", (CALL % ("system.multicall", MANY % "add")).encode(), XML)
+    assert raised.value.code is Code.BAD_REQUEST
+    place = "$.params[0][*].params[0]"
+    read = await desk(
+        "{match: POST /rpc, when: {$.methodName: system.multicall}, create: p, "
+        f'request: {{xmlrpc: "{place}"}}}}',
+        CALLS[0],
+    )
+    call = await read.send("POST /rpc", (CALL % ("system.multicall", MANY % "add")).encode(), XML)
+    assert b"Ann" not in call.sent.body
+
+
+ENVELOPE = "<s:Envelope xmlns:s='u'><s:Header>%s</s:Header><s:Body>%s</s:Body></s:Envelope>"
+
+
+@table(
+    "operation",
+    [
+        "read: p, request: {xml: $.Envelope.Body.Act}, response: {xml: $.p, id: $.id}",
+        "delete: p, id: $.Envelope.Body.Act.id, request: {xml: $}",
+    ],
+)
+async def test_a_field_in_a_body_of_which_a_rule_names_no_value_is_refused(operation: str):
+    one = await desk(f"{{match: POST /s, {operation}}}")
+    for inner in (
+        "<name>Ann</name>",
+        "<p><q:name xmlns:q='v'>Ann</q:name></p>",
+        "<Name>Ann</Name>",
+    ):
+        act = ENVELOPE % ("", f"<Act><id>1</id>{inner}</Act>")
+        with pytest.raises(VaultError) as raised:  # it passed
+            await one.send("POST /s", act.encode(), SOAP)
+        assert raised.value.code in (Code.UNREADABLE_BODY, Code.AMBIGUOUS_JSON)
+    user = ENVELOPE % ("<w:name xmlns:w='w'>robot</w:name>", "<Act><id>1</id><name/></Act>")
+    assert (await one.send("POST /s", user.encode(), SOAP)).sent.body == user.encode()
+
+
+async def test_of_two_elements_that_are_called_as_the_id_is_neither_is_it():
+    two = "{match: PUT /p, update: p, id: $.person.id, request: {xml: $.person}, response: {xml: $.person}}"
+    lone = '{match: PATCH /p, update: p, id: $.id, request: {xml: "$.person[*]"}}'
+    one = await desk(*OPERATIONS, two, lone, fields=FIELDS)
+    await stored(one)
+    body = b"<person><id>2</id><x:id xmlns:x='u'>%d</x:id><name>Eve</name></person>"
+    for match in ("PUT /p", "PATCH /p"):
+        with pytest.raises(VaultError) as raised:  # the second one's values were replaced
+            await one.send(match, body % 1, XML)
+        assert raised.value.code is Code.BAD_REQUEST
+    assert b"Eve" not in (await one.send("PATCH /p", body % 2, XML)).sent.body
+
+
+async def test_an_element_and_an_attribute_of_one_name_may_both_be_named():
+    fields = (*FIELDS, """title: {kind: text, at: "$['@name']"}""")
+    one = await desk(OPERATIONS[0], fields=fields)
+    call = await one.send("POST /p", b"<person name='Dr Wexlo'><name>Ann</name></person>", XML)
+    assert b"Wexlo" not in call.sent.body
+    assert b"Ann" not in call.sent.body
 
 
 # ------------------------------------------------------------------ views, and null
