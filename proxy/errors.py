@@ -166,6 +166,11 @@ class VaultError(Exception):
         self.details = details
 
 
+def bad_setting(message: str, setting: str, text: str) -> VaultError:
+    """The fault of one setting."""
+    return VaultError(Code.BAD_SETTINGS, message, (Detail(setting, text),))
+
+
 class CannotOpen(VaultError):
     """Something sealed does not open: it was changed, moved, or sealed under another key."""
 

@@ -5,6 +5,7 @@ import pwd
 import socket
 import struct
 from collections.abc import Container
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
@@ -239,10 +240,8 @@ async def get_policy(call: ApiRequest) -> ApiResponse:
 
 async def list_policies(call: ApiRequest) -> ApiResponse:
     """The policies by name, page by page."""
-    limit, offset = shapes.page_span(call)
-    policies, catalog, egress = call.space.policies.listed(), call.space.catalog, egress_of(call)
-    page = [policy_json(policy, catalog, egress) for policy in policies[offset : offset + limit]]
-    return wire.page_pieces(page, limit, offset, len(policies))
+    render = partial(policy_json, catalog=call.space.catalog, egress=egress_of(call))
+    return wire.listing(call.space.policies.listed(), shapes.page_span(call), render)
 
 
 async def delete_policy(call: ApiRequest) -> ApiResponse:

@@ -41,18 +41,9 @@ async def create_environment(call: ApiRequest) -> ApiResponse:
 
 async def list_environments(call: ApiRequest) -> ApiResponse:
     """Answer with the environments, oldest first; administrators of one see that one alone."""
-    limit, offset = request.page_span(call)
-    environments = [
-        environment
-        for environment in call.services.environments.listed()
-        if may_see_environment(call, environment.id)
-    ]
-    return wire.page_pieces(
-        map(environment_json, environments[offset : offset + limit]),
-        limit,
-        offset,
-        len(environments),
-    )
+    span, listed = request.page_span(call), call.services.environments.listed()
+    environments = [one for one in listed if may_see_environment(call, one.id)]
+    return wire.listing(environments, span, environment_json)
 
 
 async def delete_environment(call: ApiRequest) -> ApiResponse:
@@ -146,14 +137,13 @@ async def create_client(call: ApiRequest) -> ApiResponse:
 
 async def list_clients(call: ApiRequest) -> ApiResponse:
     """Answer with a page of the clients, oldest first, without their secrets."""
-    limit, offset = request.page_span(call)
-    wanted = call.query.get("environment_id")
+    span, wanted = request.page_span(call), call.query.get("environment_id")
     own = [
         client
         for client in call.services.auth.clients.listed()
         if may_see_environment(call, client.environment) and wanted in (None, client.environment)
     ]
-    return wire.page_pieces(map(client_json, own[offset : offset + limit]), limit, offset, len(own))
+    return wire.listing(own, span, client_json)
 
 
 async def get_client(call: ApiRequest) -> ApiResponse:

@@ -2,8 +2,9 @@
 
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -79,13 +80,20 @@ _ALWAYS_SENT: Final = ("file_id", "updated_at", "download_link")
 
 async def upload_attachment(call: ApiRequest) -> ApiResponse:
     """A new file for a record."""
-    owner = _owner(call, "record_key")
+    return await _stored(call, attachments.upload)
 
-    def show(stored: Attachment) -> ApiResponse:
-        return _attachment_answer(call, stored, 201)
 
+async def replace_attachment(call: ApiRequest) -> ApiResponse:
+    """A file in place of the one of its name; without one, a new file."""
+    return await _stored(call, attachments.replace_attachment_of)
+
+
+async def _stored(
+    call: ApiRequest, store: Callable[[Contents, Owner, IncomingFile, Then], Awaitable[Attachment]]
+) -> ApiResponse:
+    owner, show = _owner(call, "record_key"), partial(_attachment_answer, call, 201)
     async with _incoming(call) as incoming:
-        return show(await attachments.upload(_contents(call), owner, incoming, _then(call, show)))
+        return show(await store(_contents(call), owner, incoming, _then(call, show)))
 
 
 async def check_repeated(call: ApiRequest, answered: Answered) -> None:
@@ -110,18 +118,6 @@ async def check_repeated(call: ApiRequest, answered: Answered) -> None:
         )
 
 
-async def replace_attachment(call: ApiRequest) -> ApiResponse:
-    """A file in place of the one of its name; without one, a new file."""
-    owner = _owner(call, "record_key")
-
-    def show(stored: Attachment) -> ApiResponse:
-        return _attachment_answer(call, stored, 201)
-
-    async with _incoming(call) as incoming:
-        replace, then = attachments.replace_attachment_of, _then(call, show)
-        return show(await replace(_contents(call), owner, incoming, then))
-
-
 async def change_attachment(call: ApiRequest) -> ApiResponse:
     """Rename a file or change its type; a caller without the right to read sees its own values."""
     label, owner = _label(call.content), _owner(call, "record_key")
@@ -144,7 +140,7 @@ async def show_attachment(call: ApiRequest) -> ApiResponse:
     """Answer with the metadata of a file."""
     owner = _owner(call, "record_key", Act.READ)
     label = await attachments.attachment_label(owner, call.path["file_id"])
-    return _attachment_answer(call, label, 200)
+    return _attachment_answer(call, 200, label)
 
 
 async def download_attachment(call: ApiRequest) -> ApiResponse:
@@ -231,7 +227,7 @@ def _then(call: ApiRequest, show: Callable[[Any], ApiResponse]) -> Then:
     )
 
 
-def _attachment_answer(call: ApiRequest, stored: Attachment, status: int) -> ApiResponse:
+def _attachment_answer(call: ApiRequest, status: int, stored: Attachment) -> ApiResponse:
     return wire.json_answer(status, _object(call, stored))
 
 

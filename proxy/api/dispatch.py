@@ -350,9 +350,7 @@ def _query(request: web.Request, names: frozenset[str]) -> dict[str, str]:
             faults.append(Detail(name, "This parameter may stand once."))
         query[name] = value
     if faults:
-        raise VaultError(
-            Code.INVALID_INPUT, "The query parameters do not fit.", tuple(dict.fromkeys(faults))
-        )
+        raise bodies.misfit_query(*dict.fromkeys(faults))
     return query
 
 

@@ -91,13 +91,8 @@ def legacy_version_json(record: VisibleRecord, rights: Rights = FULL) -> dict[st
 
     ``version`` counts them; a version stated by a caller is in the record.
     """
-    return {
-        "version": record.version,
-        "action": str(record.action),
-        "at": to_wire(record.updated_at),
-        "by": record.by,
-        "record": {**_fields(record.fields, rights), VERSION_FIELD: stated_version(record)},
-    }
+    fields = {**_fields(record.fields, rights), VERSION_FIELD: stated_version(record)}
+    return wire.version_json(record, fields)
 
 
 def groups(figures: Iterable[AggregateRow]) -> dict[str, Any]:

@@ -63,15 +63,13 @@ async def reload_files(call: ApiRequest) -> ApiResponse:
 
 async def list_approvals(call: ApiRequest) -> ApiResponse:
     """A page of the requests that wait or were decided: one's own, and those one may decide."""
-    limit, offset = request.page_span(call)
-    caller = call.principal
+    span, caller = request.page_span(call), call.principal
     approvals = [
         one
         for one in _approvals(call).listed()
         if one.client == caller.client or _why_not(call, one) is None
     ]
-    page = map(approval_json, approvals[offset : offset + limit])
-    return wire.page_pieces(page, limit, offset, len(approvals))
+    return wire.listing(approvals, span, approval_json)
 
 
 async def decide_approval(call: ApiRequest) -> ApiResponse:
@@ -209,7 +207,7 @@ def _filter(call: ApiRequest, auditor: Auditor) -> LineFilter:
         instant("from"), instant("to"), query.get("by", ""), query.get("event", ""), environment
     )
     if faults:
-        raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", tuple(faults))
+        raise request.misfit_query(*faults)
     if "record" not in query:
         return wanted
     record = auditor.record_id(environment or DEFAULT, query["schema"], query["record"])

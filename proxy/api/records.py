@@ -78,7 +78,7 @@ async def create_record(call: ApiRequest) -> ApiResponse:
         records.full_schema, call.content, partial=False, limits=call.services.limits
     )
     show = partial(_one, records, 201)
-    return show(await _store_drafts(call, records, [draft], show))  # calls less than ``_create``
+    return show(await _store_drafts(call, records, [draft], show))
 
 
 async def replace_record(call: ApiRequest) -> ApiResponse:
@@ -146,12 +146,13 @@ async def _changed_one(call: ApiRequest, *, whole: bool) -> ApiResponse:
 async def create_record_v2(call: ApiRequest) -> ApiResponse:
     """Create one record or several; answer with their keys and times of creation only."""
     records = _writable(call)
-    limits = call.services.limits
-    if isinstance(call.content, list):
+    if several := isinstance(call.content, list):
         drafts = await _drafts(call, records, call.content)
-        return await _create(call, records, drafts, _receipts)
-    draft = read_draft(records.full_schema, call.content, partial=False, limits=limits)
-    return await _create(call, records, [draft], _receipt)
+    else:
+        limits = call.services.limits
+        drafts = [read_draft(records.full_schema, call.content, partial=False, limits=limits)]
+    show = partial(_receipts, not several)
+    return show(await _store_drafts(call, records, drafts, show))
 
 
 async def create_records(call: ApiRequest) -> ApiResponse:
@@ -299,12 +300,6 @@ async def _drafts(
     )
 
 
-async def _create(
-    call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
-) -> ApiResponse:
-    return show(await _store_drafts(call, records, drafts, show))
-
-
 def _store_drafts(
     call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
 ) -> Awaitable[list[Record]]:
@@ -364,16 +359,9 @@ def _chosen(records: Records, names: Sequence[str], stored: Sequence[Record]) ->
     )
 
 
-def _receipts(stored: Sequence[Record]) -> ApiResponse:
-    return wire.json_answer(201, [_receipt_of(record) for record in stored])
-
-
-def _receipt(stored: Sequence[Record]) -> ApiResponse:
-    return wire.json_answer(201, _receipt_of(stored[0]))
-
-
-def _receipt_of(record: Record) -> dict[str, Any]:
-    return {KEY: record.key, CREATED_AT: to_wire(record.created_at)}
+def _receipts(single: bool, stored: Sequence[Record]) -> ApiResponse:
+    receipts = [{KEY: one.key, CREATED_AT: to_wire(one.created_at)} for one in stored]
+    return wire.json_answer(201, receipts[0] if single else receipts)
 
 
 def gone(_result: Sequence[Record]) -> ApiResponse:

@@ -268,8 +268,12 @@ def query_number(call: ApiRequest, name: str, default: int, least: int, most: in
         return default
     if text.isascii() and text.isdigit() and len(text) <= _DIGITS and least <= int(text) <= most:
         return int(text)
-    detail = Detail(name, f"Has to be a whole number from {least} to {most}.")
-    raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", (detail,))
+    raise misfit_query(Detail(name, f"Has to be a whole number from {least} to {most}."))
+
+
+def misfit_query(*faults: Detail) -> VaultError:
+    """The refusal of query parameters."""
+    return VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", faults)
 
 
 def page_limit(call: ApiRequest) -> int:
@@ -289,11 +293,7 @@ def query_flag(call: ApiRequest, name: str, word: str) -> bool:
     Raises ``VaultError`` (INVALID_INPUT).
     """
     if (value := call.query.get(name)) not in (None, word):
-        raise VaultError(
-            Code.INVALID_INPUT,
-            "The query parameters do not fit.",
-            (Detail(name, f"May only be {word}."),),
-        )
+        raise misfit_query(Detail(name, f"May only be {word}."))
     return value is not None
 
 

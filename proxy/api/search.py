@@ -168,8 +168,8 @@ async def version_pages(call: ApiRequest, records: Records, render: Render[bytes
     limit, offset = request.page_span(call)
     cursor = call.query.get("next")
     if cursor is not None and "offset" in call.query:
-        detail = Detail("offset", "Cannot be combined with next, which has the place in it.")
-        raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", (detail,))
+        text = "Cannot be combined with next, which has the place in it."
+        raise request.misfit_query(Detail("offset", text))
     span = limit, offset if cursor is None else cursor
 
     async def fetch(room: int | None) -> tuple[ApiResponse, bool]:

@@ -6,9 +6,9 @@ Decimals are JSON numbers with every digit they have; instants are UTC with mill
 """
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -21,6 +21,8 @@ from proxy.model.record import Attachment, Record
 from proxy.model.rights import VisibleRecord
 from proxy.net.problem import PROBLEM, STATUS, problem_document, wait_of
 from proxy.vault.records import Records
+
+_Item = TypeVar("_Item")
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}", re.ASCII)
 _HEAD: Final = b'{"data":['
@@ -88,7 +90,7 @@ def files_of(key: str, schema: str, country: str | None = None) -> str:
 
 def filled(template: str, values: Mapping[str, str]) -> str:
     """A path of the table of operations with these values of its parameters."""
-    return _PARAMETER.sub(lambda found_json: quote(values[found_json[1]], safe=""), template)
+    return _PARAMETER.sub(lambda name: quote(values[name[1]], safe=""), template)
 
 
 def attachment(base: str, item: Attachment) -> dict[str, Any]:
@@ -105,14 +107,14 @@ def attachment(base: str, item: Attachment) -> dict[str, Any]:
     }
 
 
-def version_json(record: VisibleRecord) -> dict[str, Any]:
-    """An entry of a record's history."""
+def version_json(record: VisibleRecord, fields: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """An entry of a record's history; ``fields``: in the names of another family."""
     return {
         "version": record.version,
         "action": str(record.action),
         "at": to_wire(record.updated_at),
         "by": record.by,
-        "record": record.fields,
+        "record": record.fields if fields is None else fields,
     }
 
 
@@ -168,6 +170,14 @@ def page_pieces(
     return json_answer(
         200, {"data": items, "meta": meta_of(len(items), limit, offset, total, more)}
     )
+
+
+def listing(
+    items: Sequence[_Item], span: tuple[int, int], render: Callable[[_Item], Any]
+) -> ApiResponse:
+    """The page of a listing that ``span`` asks for: how many, from where on."""
+    limit, offset = span
+    return page_pieces(map(render, items[offset : offset + limit]), limit, offset, len(items))
 
 
 # Errors of the vault's own interface: the statuses that its specification gives otherwise than the

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ from proxy.config.document import variable
 from proxy.config.settings import SecretSource
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.secret import hide_variables, secret_variable
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, bad_setting
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.net.client_address import Trusted
 from proxy.net.outbound import AclClient, EgressPolicy, IssuerClient, Outbound
@@ -147,11 +147,7 @@ async def open_access(
     Logs what to do if nobody could call it. ``close`` it after use.
     """
     options = AuthOptions(settings.auth.token_lifetime, settings.auth.audiences, apart(settings))
-
-    def observe(outcome: str) -> None:
-        metrics.cell(_TOKENS, outcome).value += 1
-
-    service = await open_service(store, keysets, clock, observe, options)
+    service = await open_service(store, keysets, clock, partial(metrics.count, _TOKENS), options)
     service.audiences.listening(str(settings.listen.vault))  # told again once the port is known
     if not len(service.clients) and settings.auth.first_client is None:
         # Not a warning: who has an application behind the proxy, and nothing else, needs none.
@@ -223,6 +219,9 @@ _SCRAPER: Final = "admin.metrics_token"
 _SHORTEST: Final = 16
 
 
+_unusable = partial(bad_setting, "A secret that the settings name cannot be used.")
+
+
 def hide_secrets(settings: Settings) -> None:
     """Take the secrets that the settings name out of the environment; they stay readable here."""
     auth, admin = settings.auth.introspection_credentials, settings.admin.metrics_token
@@ -277,14 +276,6 @@ def scraper_secret(settings: Settings) -> Callable[[], str | None]:
     return secret
 
 
-def _unusable(setting: str, text: str) -> VaultError:
-    return VaultError(
-        Code.BAD_SETTINGS,
-        "A secret that the settings name cannot be used.",
-        (Detail(setting, text),),
-    )
-
-
 # Outbound clients for access decisions: filter endpoints of access policies, and an external issuer
 # of tokens.
 
@@ -300,10 +291,7 @@ async def outbound_clients(
 
     Raises ``VaultError`` (BAD_SETTINGS) for files that cannot be used.
     """
-
-    def observe(outcome: str) -> None:
-        metrics.cell("domicile_acl_requests_total", outcome).value += 1
-
+    observe = partial(metrics.count, "domicile_acl_requests_total")
     async with AsyncExitStack() as stack:
         seconds, context = (
             settings.acl.timeout / 1000,

@@ -32,7 +32,7 @@ from proxy.bootstrap.open_vault import country_of, key_source, refuse_no_vault
 from proxy.config import Settings, embedded_store
 from proxy.crypto.aead import SALT_BYTES
 from proxy.crypto.prf import random_bytes
-from proxy.crypto.stream import StreamSealer
+from proxy.crypto.stream import LONGEST_HEAD, StreamSealer
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
 from proxy.objectstore import open_objects
@@ -52,7 +52,6 @@ BackupPath = Path | BucketPath
 ByteCount = Callable[[int], object]
 
 VERSION: Final = 1
-LONGEST_HEAD: Final = 4096
 DATABASE: Final = "vault.db"
 _OWNER: Final = "files/owner"
 #: Snapshots after which an object that each of them names, and that is not there, counts as lost.

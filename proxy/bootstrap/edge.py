@@ -4,6 +4,7 @@ import resource
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,19 +61,11 @@ class EdgeGuard:
 
     def screened(self, listener: str) -> Callable[[str], None]:
         """Return the counter of requests from outside at a listener."""
-
-        def count(outcome: str) -> None:
-            self.metrics.cell("domicile_firewall_requests_total", listener, outcome).value += 1
-
-        return count
+        return partial(self.metrics.count, "domicile_firewall_requests_total", listener)
 
     def limited(self, listener: str) -> Callable[[str], None]:
         """Return the counter of requests over a limit at a listener."""
-
-        def count(limit: str) -> None:
-            self.metrics.cell(_LIMITED, listener, limit).value += 1
-
-        return count
+        return partial(self.metrics.count, _LIMITED, listener)
 
     def states(self) -> list[Reload]:
         """States of the files that may be stale."""
@@ -121,11 +114,7 @@ def open_guard(settings: Settings, metrics: Metrics) -> EdgeGuard:
     files = OpenFiles.of(
         resource.getrlimit(resource.RLIMIT_NOFILE)[0], settings.upstream.connections
     )
-    closed = metrics.cell("domicile_limited_connections_total")
-
-    def count_refusal() -> None:
-        closed.value += 1
-
+    count_refusal = metrics.cell("domicile_limited_connections_total").count
     limits, trusted = settings.limits, Trusted(settings.trusted_proxies)
     most = files.callers if limits.connections is None else limits.connections
     if most > files.callers:
@@ -182,23 +171,16 @@ def raise_file_limit() -> int:
 
 def _quotas(settings: Settings, metrics: Metrics) -> Quotas:
     limits = settings.limits
-    uploads = metrics.cell(_LIMITED, "vault", "uploads")
-    concurrent = metrics.cell(_LIMITED, "vault", "concurrent")
+    uploads, concurrent = (metrics.cell(_LIMITED, "vault", of) for of in ("uploads", "concurrent"))
 
     def rates(name: str, per_second: int) -> RateLimit | None:
         return RateLimit(RatePolicy(name, per_second, limits.burst)) if per_second else None
 
-    def refused_upload() -> None:
-        uploads.value += 1
-
-    def refused() -> None:
-        concurrent.value += 1
-
     return Quotas(
         rates("credential", limits.requests_per_second),
         rates("address", limits.address_requests_per_second),
-        ConcurrencyLimit(limits.concurrent, _WAITING, on_refused=refused),
-        ConcurrencyLimit(limits.uploads, 0, Code.TOO_MANY_UPLOADS, refused_upload),
+        ConcurrencyLimit(limits.concurrent, _WAITING, on_refused=concurrent.count),
+        ConcurrencyLimit(limits.uploads, 0, Code.TOO_MANY_UPLOADS, uploads.count),
         Trusted(settings.trusted_proxies),
     )
 
@@ -220,11 +202,7 @@ def _firewall(settings: Settings, metrics: Metrics) -> Firewall:
     if firewall.country_database is not None:
         from proxy.edge.geoip import Countries
 
-        failures = metrics.cell("domicile_firewall_database_failures_total")
-
-        def failed() -> None:
-            failures.value += 1
-
+        failed = metrics.cell("domicile_firewall_database_failures_total").count
         countries = Countries(firewall.country_database, failed, Reload(metrics, "countries"))
         metrics.watch("domicile_firewall_database_age_seconds", lambda: countries.age)
     return Firewall(

@@ -19,10 +19,12 @@ from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import keyset_note
 from proxy.vault.maintenance import (
+    Agreeing,
     HashRotation,
     HashRotationRun,
     ReencryptionJob,
     ReencryptionRun,
+    agreeing,
     follow_keyset,
     next_keyset_note,
     prepare_next,
@@ -73,8 +75,7 @@ class EnvironmentKeys:
         self._pause, self._stale = pauses
         self._keyset_note: bytes | None = None  #: as last read, beside other replicas
         self._next: tuple[bytes | None, float] = None, 0.0  #: the next one, and since when
-        self._agreement: Agreement | None = None  #: that this replica is about to agree to, or has
-        self._agreeing: asyncio.Task[None] | None = None
+        self._agreeing: Agreeing | None = None  #: to the next one
         self._turning = False  #: this replica adds a hash root
         replicas = vault.store.replicas
         kind = "sealings" if replicas is None else f"sealings/{replicas.slot}"
@@ -85,21 +86,15 @@ class EnvironmentKeys:
         self._before = 0  #: sealings of this key in earlier lives of the process
         self._noted = 0  #: content of the note
         self._whole = False  #: the note says that nothing was sealed since
-        of = vault.environment
+        of, reencryption = vault.environment, self.resealing
         for state in ("done", "unreadable", "versions", "contents"):
-            metrics.watch("domicile_resealed_records", self._figure(state), of, state)
+            figure = partial(_figure, reencryption, state)
+            metrics.watch("domicile_resealed_records", figure, of, state)
         for state in ("records", "versions", "unreadable"):
-            metrics.watch("domicile_rehashed_records", self._rehashed(state), of, state)
+            figure = partial(_figure, hash_rotation, state)
+            metrics.watch("domicile_rehashed_records", figure, of, state)
         for kind, job in ((KeyKind.DATA, self.resealing), (KeyKind.HASH, hash_rotation)):
             metrics.watch("domicile_key_drop_blockers", partial(_blockers, job), of, str(kind))
-
-    def _figure(self, state: str) -> Callable[[], float]:
-        return lambda: 0.0 if (run := self.resealing.run) is None else float(getattr(run, state))
-
-    def _rehashed(self, state: str) -> Callable[[], float]:
-        return lambda: (
-            0.0 if (run := self.hash_rotation.run) is None else float(getattr(run, state))
-        )
 
     async def start(self, reseals: bool) -> None:  # one fact, named by the caller
         self._stored = await self.vault.store.note(self._name)
@@ -137,7 +132,7 @@ class EnvironmentKeys:
     async def close(self) -> None:
         """Pause what follows a change of keys."""
         if self._agreeing is not None:
-            self._agreeing.cancel()
+            self._agreeing[1].cancel()
         await self.resealing.close()
         await self.hash_rotation.close()
 
@@ -164,14 +159,13 @@ class EnvironmentKeys:
 
     def _agree_to(self, agreement: Agreement | None) -> None:
         """Agree as soon as that may be; again with each look, for one try may have failed."""
-        task, underway = self._agreeing, agreement is not None and agreement == self._agreement
-        if task is not None and not (underway and not task.done()):
-            task.cancel()
-            task = self._agreeing = None
-        self._agreement = agreement
-        if agreement is not None and task is None:
+        if agreement is not None:
             pause = self._pause if self.vault.keyset.live_hash_roots[0].late else 0.0
-            self._agreeing = asyncio.create_task(self._agree(agreement, pause))
+            agree = partial(self._agree, agreement, pause)
+            self._agreeing = agreeing(self._agreeing, agreement, agree)
+        elif self._agreeing is not None:
+            self._agreeing[1].cancel()
+            self._agreeing = None
 
     @contextmanager
     def turning(self) -> Iterator[None]:
@@ -239,6 +233,10 @@ class EnvironmentKeys:
 def report_interruption(error: VaultError) -> None:
     """Log what has interrupted a job."""
     _log.error("re-encryption was interrupted and will resume", fault=error)
+
+
+def _figure(job: ReencryptionJob | HashRotation, state: str) -> float:
+    return 0.0 if job.run is None else float(getattr(job.run, state))
 
 
 def _blockers(job: ReencryptionJob | HashRotation) -> float:

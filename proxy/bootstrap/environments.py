@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from proxy.api.context import EnvironmentServices
@@ -21,6 +22,7 @@ from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.attachments import Contents
 from proxy.vault.environments import Environments, in_use
+from proxy.vault.maintenance import Agreeing, agreeing
 from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault, new_vault
 
@@ -62,7 +64,7 @@ class EnvironmentSet:
         self._changing = asyncio.Lock()
         self._looking = asyncio.Lock()
         self._ended = asyncio.Event()
-        self._agreeing: tuple[Agreement, asyncio.Task[None]] | None = None
+        self._agreeing: Agreeing | None = None
         self._ends: dict[str, asyncio.Task[None]] = {}  #: what looks after removals of replicas
 
     async def start(self, default: OpenEnvironment, keysets: Mapping[str, Keyset]) -> None:
@@ -203,12 +205,9 @@ class EnvironmentSet:
                 await self._opened[ident].space.policies.read_again()
                 self.spaces[ident] = self._opened[ident].space
         agreement = self._book.agreement
-        before, task = self._agreeing or (None, None)
-        if task is None or task.done() or before != agreement:
-            if task is not None:
-                task.cancel()
-            ending = [ident for ident, environment in present.items() if environment.ending]
-            self._agreeing = agreement, asyncio.create_task(self._agree(agreement, ending))
+        ending = [ident for ident, environment in present.items() if environment.ending]
+        agree = partial(self._agree, agreement, ending)
+        self._agreeing = agreeing(self._agreeing, agreement, agree)
         return agreement
 
     async def _agree(self, agreement: Agreement, ending: Sequence[str]) -> None:

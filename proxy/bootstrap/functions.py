@@ -6,11 +6,12 @@ import pwd
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from proxy.api.wire import api_status
 from proxy.config import Settings
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, Detail, VaultError, bad_setting
 from proxy.functions.runner import Bounds, Runner
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -82,12 +83,9 @@ def _user(name: str) -> tuple[int, int]:
     return account.pw_uid, account.pw_gid
 
 
-def _bad_user(text: str) -> VaultError:
-    return VaultError(
-        Code.BAD_SETTINGS,
-        "Resident functions cannot run as the settings ask for.",
-        (Detail("functions.user", text),),
-    )
+_bad_user = partial(
+    bad_setting, "Resident functions cannot run as the settings ask for.", "functions.user"
+)
 
 
 def _private(settings: Settings) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from typing import Final
 from proxy.bootstrap.offline import OfflineChanges, open_offline
 from proxy.bootstrap.open_vault import refuse_no_vault
 from proxy.config import FileSettings, Settings, StoreSettings
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, VaultError, bad_setting
 from proxy.objectstore import copy_objects, open_objects
 from proxy.objectstore.base import SHARDS, ObjectStore
 from proxy.storage import engine_of, open_store
@@ -36,6 +36,9 @@ _ROUNDS: Final = 5
 _WORTH: Final = 500
 #: One of so many attachments is compared byte by byte, and so many in any case.
 _SAMPLED, _SAMPLES = 50, 20
+
+
+_NOT_SO: Final = "The vault cannot be moved so: fix what is listed."
 
 
 @dataclass
@@ -61,7 +64,9 @@ class Move:
             ("files", settings.files.label, None if files is None else files.label),
         ):
             if one == other:
-                raise _refused(name, f"the vault is at {one} already: name another place")
+                raise bad_setting(
+                    _NOT_SO, name, f"the vault is at {one} already: name another place"
+                )
         self._settings, self._store, self._files = settings, store, files
         self._result = MoveResult()
 
@@ -228,12 +233,4 @@ async def _is_same(source: ObjectStore, target: ObjectStore, name: str) -> bool:
 def _differs(name: str) -> VaultError:
     return VaultError(
         Code.BAD_STORE, f"The copy of the attachment {name} differs: remove it and copy it again."
-    )
-
-
-def _refused(name: str, text: str) -> VaultError:
-    return VaultError(
-        Code.BAD_SETTINGS,
-        "The vault cannot be moved so: fix what is listed.",
-        (Detail(name, text),),
     )

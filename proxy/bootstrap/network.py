@@ -17,7 +17,7 @@ from proxy.config import Settings, UpstreamSettings
 from proxy.crypto.prf import Prf
 from proxy.edge.connections import ConnectionLimit
 from proxy.edge.firewall import Mode
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, VaultError, bad_setting
 from proxy.gateway.forwarded import CallerFields, Correlation, ForwardedHeaders
 from proxy.gateway.gateway import GatewayOptions
 from proxy.gateway.metrics import Applications
@@ -179,9 +179,7 @@ def _refuse_nameless(settings: Settings, material: ListenerCertificates) -> None
             "the certificates stand for wildcards alone: write the addresses that callers reach "
             "the vault listener by"
         )
-        raise VaultError(
-            Code.BAD_SETTINGS, "The vault has no name.", (Detail("auth.audiences", text),)
-        )
+        raise bad_setting("The vault has no name.", "auth.audiences", text)
 
 
 # Routes to applications, and the headers that they get, as configured.

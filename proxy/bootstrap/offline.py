@@ -14,6 +14,7 @@ import pwd
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ from proxy.clock import system_clock
 from proxy.config import Settings
 from proxy.config.settings import SecretSource
 from proxy.crypto.keyset import Keyset
-from proxy.errors import CannotOpen, Code, Detail, VaultError
+from proxy.errors import CannotOpen, Code, VaultError, bad_setting
 from proxy.model.record import DEFAULT
 from proxy.storage.base import Store
 from proxy.storage.notes import ROOT
@@ -273,6 +274,9 @@ _SHORTEST: Final = 32
 _DIFFERENT: Final = 8
 
 
+_unfit = partial(bad_setting, "The first client cannot be made of its files.", _SETTING)
+
+
 async def first_client(settings: Settings) -> NewClient | None:
     """The first client of a vault, an administrator; ``None`` when there is a client already."""
     record = OfflineChanges("create_client", DEFAULT)
@@ -317,8 +321,3 @@ def mounted_client(folder: Path) -> tuple[str, str]:
             "as `head -c 32 /dev/urandom | base64` makes"
         )
     return ident, secret
-
-
-def _unfit(text: str) -> VaultError:
-    detail = Detail(_SETTING, text)
-    return VaultError(Code.BAD_SETTINGS, "The first client cannot be made of its files.", (detail,))

@@ -10,7 +10,7 @@ from proxy.clock import Clock, system_clock
 from proxy.config import KeySettings, Settings
 from proxy.crypto.key_sources import KeySource, open_source
 from proxy.crypto.keyset import Keyset
-from proxy.errors import Code, Detail, VaultError, coded
+from proxy.errors import Code, Detail, VaultError, bad_setting, coded
 from proxy.model.record import DEFAULT
 from proxy.objectstore import open_objects
 from proxy.objectstore.base import ObjectStore
@@ -111,9 +111,7 @@ def refuse_other_country(settings: Settings, note: bytes | None) -> None:
         f"the vault keeps the data of {note.decode()} and the settings say {settings.country}: "
         f"write country: {note.decode()}, or name another vault"
     )
-    raise VaultError(
-        Code.BAD_SETTINGS, "The vault is that of another country.", (Detail("country", text),)
-    )
+    raise bad_setting("The vault is that of another country.", "country", text)
 
 
 def look_beside(settings: Settings) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import contextlib
 import io
 import os
 import shutil
@@ -18,7 +17,6 @@ from proxy.audit import log_segments
 from proxy.bootstrap.audit import auditor
 from proxy.bootstrap.backup import (
     DATABASE,
-    LONGEST_HEAD,
     TAR_PIECE,
     BackupContent,
     BackupHead,
@@ -90,11 +88,7 @@ def restore_backup(
 
 
 def _open(source: BackupPath, aead: StreamAead, head: BackupHead) -> BinaryIO:
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(source.open("rb"))
-        line = file.readline(LONGEST_HEAD)
-        reader = SealedReader(file, aead, base64.b64decode(head.salt), line)
-        stack.pop_all()
+    reader = SealedReader(source.open("rb"), aead, base64.b64decode(head.salt))
     return cast(BinaryIO, io.BufferedReader(reader, TAR_PIECE))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -58,10 +59,12 @@ async def redeclare(catalog: Catalog, files: Path | None, state: Reload) -> bool
     try:
         await declare(catalog, files)
     except VaultError as error:
-        state.failed(error)
-        _log.error("schema files rejected; previous schemas stay active", fault=error)
-        for detail in error.details:
-            _log.error("a fault in a file with schemas", source=detail.source, text=detail.text)
+        state.rejected(
+            _log,
+            error,
+            "schema files rejected; previous schemas stay active",
+            "a fault in a file with schemas",
+        )
         return False
     state.succeeded()
     return True
@@ -168,12 +171,12 @@ async def redeclare_policies(governed: Governed, files: Path | None) -> bool:
     try:
         await declare_policies(governed, files)
     except VaultError as error:
-        governed.policy_state.failed(error)
-        _policy_log.error("policy files rejected; previous policies stay active", fault=error)
-        for detail in error.details:
-            _policy_log.error(
-                "a fault in a file with policies", source=detail.source, text=detail.text
-            )
+        governed.policy_state.rejected(
+            _policy_log,
+            error,
+            "policy files rejected; previous policies stay active",
+            "a fault in a file with policies",
+        )
         return False
     governed.policy_state.succeeded()
     return True
@@ -235,11 +238,7 @@ def hooks_of(metrics: Metrics) -> Hooks:
 
     hooks = Hooks(note)
     metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
-
-    def count(server: str) -> None:
-        metrics.cell("domicile_vault_questions_total", server).value += 1
-
-    hooks.on_question = count
+    hooks.on_question = partial(metrics.count, "domicile_vault_questions_total")
     return hooks
 
 

@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli import SUMMARIES, command
-from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
+from proxy.cli.command import (
+    FAULT,
+    OK,
+    Arguments,
+    Command,
+    argument,
+    argument_list,
+    parsed_by,
+    progress,
+    whole_number,
+)
 from proxy.cli.health import reachable
 from proxy.cli.options import site_address
 from proxy.cli.site import IGNORES_CONDITIONS, PAGING_HELP, Paging, Site
@@ -193,19 +203,6 @@ _WORDS: Final = {
 }
 
 
-def _paging(text: str) -> Paging:
-    try:
-        return Paging(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    if not (text.isdigit() and 1 <= int(text) <= _MOST_PARALLEL):
-        raise argparse.ArgumentTypeError(f"write a number from 1 to {_MOST_PARALLEL}")
-    return int(text)
-
-
 def _patience(text: str) -> float:
     try:
         seconds = float(text)
@@ -244,11 +241,12 @@ _walk_arguments: Final = argument_list(
         "${file:PATH}"),
     argument("--list", type=_path, default="", metavar="PATH",
         help="path of the list with its query, e.g. '/people?limit=200&sort=id'"),
-    argument("--pages", type=_paging, default=Paging(""), metavar="HOW",
+    argument("--pages", type=parsed_by(Paging), default=Paging(""), metavar="HOW",
         help=f"how the pages of the list follow each other: {PAGING_HELP}"),
     argument("--rate", type=_rate, metavar="N/s",
         help="records written at most, such as 20/s or 600/m"),
-    argument("--parallel", type=_count, default=8, metavar="N",
+    argument("--parallel", default=8, metavar="N",
+        type=whole_number(1, _MOST_PARALLEL, f"write a number from 1 to {_MOST_PARALLEL}"),
         help="records that are looked at at the same time, 1 to 32 (default: 8)"),
     argument("--patience", type=_patience, default=120.0, metavar="SECONDS",
         help="longest time without an answer of either side (default: 120)"),

@@ -4,17 +4,29 @@
 
 import argparse
 import contextlib
+import math
 import os
 import re
 import signal
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import SUMMARIES, command
-from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
+from proxy.cli.command import (
+    FAULT,
+    OK,
+    Arguments,
+    Command,
+    argument,
+    argument_list,
+    parsed_by,
+    progress,
+    whole_number,
+)
 from proxy.cli.store import store_text, verification_json
 from proxy.config import Settings, load_settings
 from proxy.config.parsers import duration
@@ -143,10 +155,7 @@ def backup_path(text: str, *, file: bool = False) -> "BackupPath":
         return Path(text)
     from proxy.objectstore.bucket_path import parse_bucket_path
 
-    try:
-        return parse_bucket_path(text, file=file)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return parsed_by(partial(parse_bucket_path, file=file))(text)
 
 
 def _text(data: dict[str, Any], settings: Settings) -> str:
@@ -174,12 +183,6 @@ def _text(data: dict[str, Any], settings: Settings) -> str:
     return "\n".join(lines)
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError("a whole number from 1 on")
-    return int(text)
-
-
 def _duration(text: str) -> int:
     """Milliseconds, as settings have them."""
     try:
@@ -196,7 +199,8 @@ _arguments: Final = argument_list(
         help="the file to make, or a folder for it, or s3://bucket/prefix for one in a bucket"),
     argument("--keys", type=Path, metavar="FILE",
         help="copy the key file there, apart from the backup"),
-    argument("--keep", type=_count, metavar="N", help="leave the newest N backups in that folder"),
+    argument("--keep", type=whole_number(1, math.inf, "a whole number from 1 on"), metavar="N",
+        help="leave the newest N backups in that folder"),
     argument("--every", type=_duration, metavar="TIME",
         help="go on until SIGTERM: another one whenever the newest in that folder is so old"),
 )  # fmt: skip

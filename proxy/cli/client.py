@@ -2,7 +2,6 @@
 instance, or of a vault that none runs on. ``domicile init``: a new vault and its first client.
 """
 
-import argparse
 import asyncio
 import contextlib
 import dataclasses
@@ -12,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy.cli import SUMMARIES, command, remote
-from proxy.cli.command import Arguments, Command, argument, argument_list
+from proxy.cli.command import Arguments, Command, argument, argument_list, parsed_by
 from proxy.cli.health import reachable
 from proxy.cli.options import url_argument
 from proxy.config import Settings, load_settings
@@ -355,15 +354,9 @@ def _next(country: str, written: str, arguments: Arguments) -> str:
     )
 
 
-def _country(text: str) -> str:
-    try:
-        return country(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{error}; write two letters, such as se") from None
-
-
 #: For a first try without a settings file.
-_init_arguments: Final = argument("--country", metavar="CC", type=_country,
+_init_arguments: Final = argument("--country", metavar="CC",
+    type=parsed_by(country, "; write two letters, such as se"),
     help="the country of this instance, such as se")  # fmt: skip
 
 INIT_COMMAND: Final = Command(

@@ -15,10 +15,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TextIO, cast
+from typing import Any, Final, Protocol, TextIO, TypeVar, cast
 
 from proxy import __version__
 from proxy.errors import Code, Detail, VaultError
+
+_Parsed = TypeVar("_Parsed")
 
 # How commands print: results on standard output, faults on standard error, both as text or JSON.
 
@@ -162,6 +164,29 @@ def argument_list(*parts: AddArguments) -> AddArguments:
 
 
 _NO_ARGUMENTS: Final = argument_list()
+
+
+def parsed_by(parse: Callable[[str], _Parsed], hint: str = "") -> Callable[[str], _Parsed]:
+    """Return the type of an argument that ``parse`` reads: its ``ValueError`` is wrong usage."""
+
+    def read(text: str) -> _Parsed:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{error}{hint}") from None
+
+    return read
+
+
+def whole_number(least: int, most: float, hint: str) -> Callable[[str], int]:
+    """Return the type of an argument that is a number of this range; ``hint`` tells of others."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(hint)
+        return int(text)
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """``domicile demo``: a sample application, the proxy before it, the vault, a page of both views."""
 
-import argparse
 import os
 import shutil
 import socket
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import proxy.demo
 from proxy.cli import SUMMARIES
-from proxy.cli.command import OK, Arguments, Command, argument, argument_list
+from proxy.cli.command import OK, Arguments, Command, argument, argument_list, whole_number
 from proxy.config import ListenAddress, Settings, load_settings
 from proxy.config.document import variable
 from proxy.config.schema import SETTINGS
@@ -223,16 +222,11 @@ def _free(wanted: int, taken: set[int]) -> int:
     )
 
 
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 <= int(text) <= 65_535):
-        raise argparse.ArgumentTypeError("a port is a whole number from 0 to 65535")
-    return int(text)
-
-
 _arguments: Final = argument_list(
     argument("--data", metavar="FOLDER", type=Path, default=Path("demo-data"),
         help="default: ./demo-data"),
-    argument("--port", type=_port, default=8090,
+    argument("--port", default=8090,
+        type=whole_number(0, 65_535, "a port is a whole number from 0 to 65535"),
         help="port of the two-view page (default: 8090, or a free one)"),
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """``domicile health``: ask a running instance how it is, for container probes and scripts."""
 
 import argparse
+import contextlib
 import http.client
 import json
 import os
@@ -53,27 +54,26 @@ def probe(url: str, timeout: float) -> tuple[int | None, str]:
 
     ``timeout`` in seconds, for each wait.
     """
-    parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=timeout)
     try:
-        connection.request("GET", f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}")
-        answer = connection.getresponse()
-        body = answer.read(_LONGEST)
+        status, reason, body = _get(url, timeout)
     except TimeoutError:
         return None, f"no answer within {timeout:g} s"
     except OSError as error:
-        return (
-            None,
-            (
-                f"no answer ({error.strerror or 'the name is not known'}): is the service running, "
-                "and there?"
-            ),
-        )
+        why = error.strerror or "the name is not known"
+        return None, f"no answer ({why}): is the service running, and there?"
     except http.client.HTTPException:
         return None, "what answers there does not speak HTTP"
-    finally:
-        connection.close()
-    return answer.status, "; ".join([f"{answer.status} {answer.reason}", *_faults(body)])
+    return status, "; ".join([f"{status} {reason}", *_faults(body)])
+
+
+def _get(url: str, timeout: float) -> tuple[int, str, bytes]:
+    """Status, reason and body of an answer. Raises what ``http.client`` does."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=timeout)
+    with contextlib.closing(connection):
+        connection.request("GET", f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}")
+        answer = connection.getresponse()
+        return answer.status, answer.reason, answer.read(_LONGEST)
 
 
 def _faults(body: bytes) -> Iterator[str]:
@@ -90,11 +90,9 @@ def readiness(url: str) -> dict[str, Any]:
 
     Raises ``VaultError``: VAULT_DOWN without an answer, BAD_SETTINGS for one of something else.
     """
-    parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=10)
     try:
-        connection.request("GET", "/readyz")
-        data = json.loads(connection.getresponse().read())
+        readyz = urllib.parse.urlsplit(url)._replace(path="/readyz", query="").geturl()
+        data = json.loads(_get(readyz, 10)[2])
         return {name: data[name] for name in ("status", "checks", "stale")}
     except (OSError, http.client.HTTPException):
         text = f"{url} gives no answer: is the service running, and there?"
@@ -102,8 +100,6 @@ def readiness(url: str) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError):
         text = f"{url} is no admin listener of domicile."
         raise VaultError(Code.BAD_SETTINGS, text) from None
-    finally:
-        connection.close()
 
 
 def _with_path(url: str) -> str:

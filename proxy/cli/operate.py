@@ -12,7 +12,16 @@ from typing import Any, Final
 import msgspec
 
 from proxy.cli import SUMMARIES, command
-from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
+from proxy.cli.command import (
+    FAULT,
+    OK,
+    AddArguments,
+    Arguments,
+    Command,
+    argument,
+    argument_list,
+    progress,
+)
 from proxy.cli.options import optional_url, running_arguments
 from proxy.cli.remote import Remote, administered, ask_once, remote
 from proxy.errors import Code, VaultError
@@ -94,19 +103,10 @@ def list_approvals_command(arguments: Arguments) -> int:
     return command.show(arguments, {"approvals": approvals}, lines)
 
 
-def approve(arguments: Arguments) -> int:
-    """Approve a request; who asked sends it again then."""
-    return _decide(arguments, "approve")
-
-
-def refuse(arguments: Arguments) -> int:
-    """Refuse a request."""
-    return _decide(arguments, "refuse")
-
-
-def _decide(arguments: Arguments, decision: str) -> int:
+def decide(arguments: Arguments) -> int:
+    """Approve a request, which who asked sends again then, or refuse it."""
     path = f"/api/approvals/{arguments.approval}"
-    data = ask_once(remote(arguments), "POST", path, {"decision": decision})
+    data = ask_once(remote(arguments), "POST", path, {"decision": arguments.decision})
     return command.show(arguments, data, _line(data))
 
 
@@ -118,10 +118,13 @@ def _line(one: Any) -> str:
     )
 
 
-_decide_arguments: Final = argument_list(
-    running_arguments,
-    argument("approval", metavar="ID", help="as `domicile approval list` shows it"),
-)  # fmt: skip
+def _decide_arguments(decision: str) -> AddArguments:
+    return argument_list(
+        running_arguments,
+        argument("approval", metavar="ID", help="as `domicile approval list` shows it"),
+        lambda parser: parser.set_defaults(decision=decision),
+    )
+
 
 APPROVAL_COMMAND: Final = Command(
     SUMMARIES["approval"],
@@ -129,9 +132,11 @@ APPROVAL_COMMAND: Final = Command(
         "list": Command("List the requests that wait: one's own, and those one may decide.",
             "domicile approval list --json", list_approvals_command, running_arguments),
         "approve": Command("Approve another client's request, which it then sends again.",
-            "domicile approval approve k7m2p9xwq4ht6vbd", approve, _decide_arguments),
+            "domicile approval approve k7m2p9xwq4ht6vbd", decide,
+            _decide_arguments("approve")),
         "refuse": Command("Refuse another client's request.",
-            "domicile approval refuse k7m2p9xwq4ht6vbd", refuse, _decide_arguments),
+            "domicile approval refuse k7m2p9xwq4ht6vbd", decide,
+            _decide_arguments("refuse")),
     },
 )  # fmt: skip
 

@@ -7,7 +7,6 @@ standard input, a line each, for every user of a machine sees command lines.
 import contextlib
 import os
 import sys
-import urllib.parse
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
@@ -174,25 +173,14 @@ def _all(
     """The answers of all requests that it takes as one: records, and what there is to tell."""
     records: list[Any] = []
     meta: dict[str, Any] = {"looked_at": 0, "schemas": []}
-    for page in _pages(instance, what, content, arguments.purpose):
+    headers = {} if arguments.purpose is None else {_PURPOSE_HEADER: arguments.purpose}
+    for page in instance.pages(f"/api/persons/{what}", content, headers):
         records += page["data"]
         meta["looked_at"] += page["meta"]["looked_at"]
         meta["schemas"] = page["meta"]["schemas"]
         if lost := page["meta"].get("unreadable"):
             meta["unreadable"] = meta.get("unreadable", 0) + lost
     return records, meta
-
-
-def _pages(
-    instance: remote.Remote, what: str, content: Mapping[str, Any], purpose: str | None
-) -> Iterator[Mapping[str, Any]]:
-    headers = {} if purpose is None else {_PURPOSE_HEADER: purpose}
-    following: str | None = ""
-    while following is not None:
-        page = instance.content("POST", f"/api/persons/{what}{following}", content, headers)
-        yield page
-        cursor = page["meta"]["next"]
-        following = None if cursor is None else "?next=" + urllib.parse.quote(cursor, safe="")
 
 
 def _named(one: Mapping[str, Any]) -> dict[str, Any]:

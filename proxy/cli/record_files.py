@@ -7,19 +7,18 @@ UTF-8.
 """
 
 import base64
-import contextlib
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import msgspec
 
 from proxy.crypto.aead import SALT_BYTES
 from proxy.crypto.prf import random_bytes
-from proxy.crypto.stream import SealedReader, StreamAead
+from proxy.crypto.stream import LONGEST_HEAD, SealedReader, StreamAead
 from proxy.errors import Code, VaultError
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
@@ -188,8 +187,6 @@ FORMATS: dict[str, Format] = {
 # …, "format": …, "salt": …}``. It is bound to the content, so a file cannot be passed off as the
 # export of another schema.
 
-_LONGEST_HEAD: Final = 4096
-
 
 class SealedFileHead(msgspec.Struct, frozen=True):
     """The first line of a sealed file."""
@@ -224,7 +221,7 @@ def sealed_file_head(file: Path) -> SealedFileHead | None:
     ``VaultError(BAD_SETTINGS)`` for one of a newer version.
     """
     with file.open("rb") as opened:
-        line = opened.readline(_LONGEST_HEAD)
+        line = opened.readline(LONGEST_HEAD)
     try:
         head = msgspec.json.decode(line, type=SealedFileHead)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -241,9 +238,4 @@ def sealed_file_head(file: Path) -> SealedFileHead | None:
 
 def open_sealed_file(path: Path, head: SealedFileHead, aead: StreamAead) -> SealedReader:
     """The content of a sealed file, for reading; raises as ``SealedReader``."""
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(path.open("rb"))
-        line = file.readline(_LONGEST_HEAD)
-        reader = SealedReader(file, aead, base64.b64decode(head.salt), line)
-        stack.pop_all()
-    return reader
+    return SealedReader(path.open("rb"), aead, base64.b64decode(head.salt))

@@ -116,14 +116,18 @@ class Remote:
             raise refusal_of(answer)
         return answer
 
-    def pages(self, path: str) -> Iterator[Any]:
-        """The content of each page of a listing; ``path`` has a query already."""
+    def pages(
+        self, path: str, content: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Iterator[Any]:
+        """The content of each page of a listing, or of the answer to a question (``content``)."""
+        method, sign = "GET" if content is None else "POST", "&" if "?" in path else "?"
         following: str | None = ""
         while following is not None:
-            page = self.content("GET", f"{path}{following}")
+            page = self.content(method, f"{path}{following}", content, headers)
             yield page
             cursor = page["meta"].get("next")
-            following = None if cursor is None else "&next=" + urllib.parse.quote(cursor, safe="")
+            quoted = urllib.parse.quote(cursor or "", safe="")
+            following = None if cursor is None else f"{sign}next={quoted}"
 
     def listed(self, path: str) -> list[Any]:
         """All items of a listing that is paged by offset."""
@@ -141,16 +145,10 @@ class Remote:
     def _authorized(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> RemoteAnswer:
-        if self._socket:
-            name = self._environment or DEFAULT
-            return self._with_retries(
-                method, path, body, {**headers, "Authorization": f"Local {name}"}
-            )
-        if self._token is None:
+        if not self._socket and self._token is None:
             self._token = self.new_token()
-        return self._with_retries(
-            method, path, body, {**headers, "Authorization": f"Bearer {self._token}"}
-        )
+        proof = f"Local {self._environment or DEFAULT}" if self._socket else f"Bearer {self._token}"
+        return self._with_retries(method, path, body, {**headers, "Authorization": proof})
 
     def new_token(self) -> str:
         """A new access token. Raises ``VaultError(UNAUTHORIZED)``."""

@@ -1,6 +1,5 @@
 """``domicile serve``: the listeners, until SIGTERM or Ctrl-C."""
 
-import argparse
 import contextlib
 import fcntl
 import gc
@@ -22,7 +21,9 @@ from proxy.cli.command import (
     argument,
     argument_list,
     count_noun,
+    parsed_by,
     printable,
+    whole_number,
 )
 from proxy.config import Settings, load_settings
 from proxy.config.document import variable
@@ -250,16 +251,7 @@ async def _serve(
 def _address(text: str) -> str:
     from proxy.redactor.load.parsers import parse_upstream
 
-    try:
-        return parse_upstream(text)
-    except ValueError as fault:
-        raise argparse.ArgumentTypeError(str(fault)) from None
-
-
-def _workers(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST:
-        raise argparse.ArgumentTypeError(f"write a whole number from 1 to {_MOST}")
-    return int(text)
+    return parsed_by(parse_upstream)(text)
 
 
 _arguments: Final = argument_list(
@@ -269,7 +261,8 @@ _arguments: Final = argument_list(
     argument("--supervised", action="store_true",
         help="keep the listening sockets in a process of their own, which starts the serving one "
         "again when it ends, and replaces it on SIGUSR2; callers wait meanwhile"),
-    argument("--workers", type=_workers, metavar="N",
+    argument("--workers", metavar="N",
+        type=whole_number(1, _MOST, f"write a whole number from 1 to {_MOST}"),
         help="serve with so many processes, supervised likewise; where the vault is not in "
         "PostgreSQL with replicas=true, one more owns it"),
     argument("--rules", metavar="DIR", help="the setting rules"),

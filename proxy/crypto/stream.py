@@ -23,6 +23,7 @@ Each chunk opens alone. The length tells which one is the last, so the caller kn
 an authentic source, or opens the last chunk too.
 """
 
+import contextlib
 import io
 import os
 from collections.abc import Mapping
@@ -40,6 +41,8 @@ from proxy.crypto.secret import Secret
 CHUNK = 65_536
 SEALED_CHUNK = CHUNK + TAG_BYTES
 HEADER_BYTES = 12
+#: Bytes of the line before a stream that takes the rest of a file.
+LONGEST_HEAD = 4096
 
 _FORMAT = 0x01
 _PREFIX_BYTES = 7
@@ -182,16 +185,21 @@ class StreamOpener(Secret):
 
 
 class SealedReader(io.RawIOBase):
-    """The content of a sealed stream that takes the rest of a file, opened chunk by chunk.
+    """The content of a sealed stream that takes the rest of a file, opened chunk by chunk; its
+    first line, to which the stream is bound, says what it is.
 
     Nothing is given that is not authentic. Reading raises ``VaultError(CANNOT_OPEN)`` where the
     file was changed or cut, or belongs to other keys. Owns the file.
     """
 
-    def __init__(self, file: BinaryIO, aead: StreamAead, salt: bytes, context: bytes) -> None:
+    def __init__(self, file: BinaryIO, aead: StreamAead, salt: bytes) -> None:
         super().__init__()
-        self._opener = aead.opener(file.read(HEADER_BYTES), salt, context)
-        self._sealed = file.read(SEALED_CHUNK)
+        with contextlib.ExitStack() as stack:
+            stack.callback(file.close)
+            line = file.readline(LONGEST_HEAD)
+            self._opener = aead.opener(file.read(HEADER_BYTES), salt, line)
+            self._sealed = file.read(SEALED_CHUNK)
+            stack.pop_all()
         self._file = file
         self._number = 0
         self._opened = b""

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import maxminddb
 
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, VaultError, bad_setting
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import FileWatcher, Reload
@@ -110,11 +110,7 @@ def read_database(path: Path) -> Database:
 
 
 def _unfit(path: Path, what: str) -> VaultError:
-    return VaultError(
-        Code.BAD_SETTINGS,
-        f"The database of countries cannot be used: {path} {what}.",
-        (Detail(_SETTING, what),),
-    )
+    return bad_setting(f"The database of countries cannot be used: {path} {what}.", _SETTING, what)
 
 
 class Countries:

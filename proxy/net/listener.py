@@ -335,10 +335,12 @@ class Certificates:
 
     def _refuse(self, error: VaultError) -> None:
         self._failures.value += 1
-        self.state.failed(error)
-        _tls_log.error("TLS files rejected; previous certificates stay active", fault=error)
-        for detail in error.details:
-            _tls_log.error("a fault in the files for TLS", source=detail.source, text=detail.text)
+        self.state.rejected(
+            _tls_log,
+            error,
+            "TLS files rejected; previous certificates stay active",
+            "a fault in the files for TLS",
+        )
 
     def _print(self) -> Print:
         return tuple(map(_print, self._files))

@@ -171,6 +171,10 @@ class MetricCell:
     def __init__(self) -> None:
         self.value: float = 0
 
+    def count(self) -> None:
+        """Count one more, for who calls and has nothing to say."""
+        self.value += 1
+
 
 class Histogram:
     """A histogram: ``observe(seconds)``."""
@@ -213,6 +217,10 @@ class Metrics:
         """The cell of a counter or gauge under these label values; the same one each time."""
         _declared(name, ("counter", "gauge"), labels)
         return self._cells.setdefault(name, {}).setdefault(labels, MetricCell())
+
+    def count(self, name: str, *labels: str) -> None:
+        """Count one more under these label values."""
+        self.cell(name, *labels).value += 1
 
     def buckets(self, name: str, *labels: str) -> Histogram:
         """The histogram of that name under these label values; the same one each time."""

@@ -8,7 +8,7 @@ clears both.
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from proxy.errors import VaultError
 from proxy.telemetry.metrics import Metrics
@@ -63,6 +63,13 @@ class Reload:
         text = f"{error.message} {first.source}: {first.text}" if first else error.message
         self._fault = self._notice or text
         self._cell.value = 1
+
+    def rejected(self, log: Any, error: VaultError, text: str, detail_text: str) -> None:
+        """Record that, and log it under ``text``, each of its details under ``detail_text``."""
+        self.failed(error)
+        log.error(text, fault=error)
+        for detail in error.details:
+            log.error(detail_text, source=detail.source, text=detail.text)
 
     def succeeded(self) -> None:
         """Record that the new version is active."""

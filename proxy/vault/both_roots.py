@@ -149,11 +149,8 @@ class BothRoots:
             await self._store.commit(table, await self._bare(table, changes))
             return
         locks = self._locks.setdefault(table, SharedLocks(replicas, f"{table}\1"))
-        locked = await locks.acquire(keys)
-        try:
+        async with locks.hold(keys):
             await self._store.commit(table, await self._bare(table, changes))
-        finally:
-            locks.release(locked)
 
     async def _bare(self, table: str, changes: Sequence[Change]) -> list[Change]:
         released: set[bytes] = set()

@@ -99,16 +99,13 @@ class Pass:
         await self._save()
 
     async def _batch(self, rows: Sequence[Row], visit: RowVisitor) -> None:
-        locks = self._collection.state.locks
-        locked = await locks.acquire(row.key for row in rows if row.key is not None)
-        try:
+        keys = (row.key for row in rows if row.key is not None)
+        async with self._collection.state.locks.hold(keys):
             while True:
                 current = await self._store.rows(self._table, [row.rid for row in rows])
                 changes, failed, unreadable = self._visited(current.values(), visit)
                 if await self._committed(changes):
                     break
-        finally:
-            locks.release(locked)
         self.progress.failed += failed
         self.progress.unreadable += unreadable
         await asyncio.sleep(0)
@@ -176,7 +173,26 @@ class JobRun(msgspec.Struct, frozen=True, kw_only=True):
 RunT = TypeVar("RunT", bound=JobRun)
 
 
-class NotedJob(ABC, Generic[RunT]):
+class BackgroundJob:
+    """A job with one task at most, in the background."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+
+    async def settled(self) -> None:
+        """Wait until no run is under way."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """Pause; the run resumes at the next start."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+class NotedJob(BackgroundJob, ABC, Generic[RunT]):
     """Background runs, one at a time, whose state stands in a note of the store.
 
     The next process that opens the store resumes there, and another replica where the
@@ -186,6 +202,7 @@ class NotedJob(ABC, Generic[RunT]):
     def __init__(
         self, store: Store, note: str, of: type[RunT], report: Callable[[VaultError], None]
     ) -> None:
+        super().__init__()
         self._store = store
         self._note = note
         self._decode = msgspec.json.Decoder(of).decode
@@ -193,7 +210,6 @@ class NotedJob(ABC, Generic[RunT]):
         self._stored: bytes | None = None
         #: how far it is; ``None``: there never was a run
         self.run: RunT | None = None
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> JobState:
@@ -241,18 +257,6 @@ class NotedJob(ABC, Generic[RunT]):
         await self.close()
         if self.run is not None and self.run.state is JobState.RUNNING:
             await self._save(msgspec.structs.replace(self.run, state=JobState.STOPPED))
-
-    async def settled(self) -> None:
-        """Wait until no run is under way."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    async def close(self) -> None:
-        """Pause; the run resumes at the next start."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     @abstractmethod
     async def _start(self) -> None:

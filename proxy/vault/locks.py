@@ -5,7 +5,8 @@ So the application and the vault see updates in the same order.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Final
 
@@ -69,6 +70,15 @@ class RecordLocks:
             self.release(taken)
             raise
         return tuple(taken)
+
+    @asynccontextmanager
+    async def hold(self, names: Iterable[bytes]) -> AsyncIterator[None]:
+        """Hold the locks of all names until the block ends."""
+        taken = await self.acquire(names)
+        try:
+            yield
+        finally:
+            self.release(taken)
 
     def release(self, names: Iterable[bytes]) -> None:
         """Let the next one of each name go on."""

@@ -5,13 +5,16 @@ and whoever changes something waits for all before it acts by that.
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import Any, Final
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from proxy.storage.notes import Agreement
+
+#: What is agreed to, and the task that does.
+Agreeing = tuple[Agreement, asyncio.Task[None]]
 
 #: Seconds between two looks whether this replica is alone.
 _PAUSE: Final = 5.0
@@ -33,6 +36,18 @@ def agreement_on(name: str, content: bytes | None) -> Agreement:
     """
     digest = hashlib.blake2b(content or b"", digest_size=8).digest()
     return Agreement(name, int.from_bytes(digest, "big") >> 2 or 1)
+
+
+def agreeing(
+    running: Agreeing | None, agreement: Agreement, agree: Callable[[], Coroutine[Any, Any, None]]
+) -> Agreeing:
+    """The task that agrees to that in the background: the running one, or one in its place."""
+    if running is not None:
+        before, task = running
+        if before == agreement and not task.done():
+            return running
+        task.cancel()
+    return agreement, asyncio.create_task(agree())
 
 
 async def until_agreed(

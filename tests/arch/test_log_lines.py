@@ -39,6 +39,10 @@ def constant(event: ast.expr) -> bool:
 
 def faults(tree: ast.Module) -> list[str]:
     found: list[str] = []
+    for node in ast.walk(tree):  # which logs what it is given
+        rejects = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("state.rejected")
+        if rejects and not all(map(constant, node.args[2:])):
+            found.append(f"line {node.lineno}: the events must be constant texts")
     for call in spoken(tree):
         if len(call.args) != 1 or not constant(call.args[0]):
             found.append(
@@ -64,9 +68,10 @@ def test_every_log_line_is_a_constant_event_with_listed_fields():
 def test_a_line_with_content_is_found():
     tree = ast.parse(
         "log.info(f'x {y}')\nlog.info('x', y)\nself._log.error('x', email=1)\nlog.info('x', "
-        "**y)\nlog.info('x', count=1)\nlog.info(_TOLD[y])"
+        "**y)\nlog.info('x', count=1)\nlog.info(_TOLD[y])\nself.state.rejected(log, error, 'x', y)"
     )
     assert [fault.split(":")[0] for fault in faults(tree)] == [
+        "line 7",
         "line 1",
         "line 2",
         "line 3",

@@ -248,12 +248,11 @@ class Notices:
         self._reads = operation.verb is Verb.READ
         hides = operation.endpoint.on_error.untold_token == "hide"
         self.hides = self._reads and hides  #: whether texts that an id would tell are not shown
-        self._logged: set[tuple[str, str]] = set()  #: events, or fields with reasons
+        self._logged: set[tuple[str, ...]] = set()  #: events, or fields with reasons
 
     def nameless(self) -> None:
         """A create was taken, and its answer tells no id."""
-        if ("nameless", "") not in self._logged:
-            self._logged.add(("nameless", ""))
+        if self._is_first("nameless"):
             _log.warning(
                 "the application answers a create without the id of its record: the values are "
                 "kept, and shown once an answer shows a token that tells the record; until then it "
@@ -267,8 +266,7 @@ class Notices:
 
     def displaced(self) -> None:
         """A new record was given the id of another one that the vault has."""
-        if ("displaced", "") not in self._logged:
-            self._logged.add(("displaced", ""))
+        if self._is_first("displaced"):
             _log.warning(
                 "a create was answered with the id of a record that the vault has: the values "
                 "before stay with the new ones until an answer shows what the record has; it is "
@@ -279,14 +277,15 @@ class Notices:
 
     def other_id(self, collection: Collection, item: AnswerObject, record: OpenRow | None) -> None:
         """Tell of a record that the vault knows by another kind of id than the answer shows."""
-        logged = ("other_id", "") in self._logged
+        logged = ("other_id",) in self._logged
         if logged or item.id is None or record is None or record.row.key is None:
             return
         if record.row.key == collection.key_hash(item.id):  # nearly always
             return
         key = collection.sealer.open_key(record.row)
-        if key is not None and _kind_of_id(key) != _kind_of_id(item.id):
-            self._logged.add(("other_id", ""))
+        if key is None or _kind_of_id(key) == _kind_of_id(item.id):
+            return
+        if self._is_first("other_id"):
             _log.warning(
                 "an entity has two kinds of id: the vault knows a record by the one that its "
                 "create answered with, and this operation names it by the other, so updates and "
@@ -300,9 +299,8 @@ class Notices:
         """Tell of fields whose tokens an answer to a read shows without the ids that tell them."""
         for field in sorted(fields) if self._reads else ():
             collection.observe("untold")
-            if ("untold", field) in self._logged:
+            if not self._is_first("untold", field):
                 continue
-            self._logged.add(("untold", field))
             _log.warning(
                 "an answer shows objects without their ids, by which alone the token of the field "
                 "is told: no value is shown, or the token stays and looks like one; have the "
@@ -332,8 +330,7 @@ class Notices:
 
     def elsewhere(self, field: str, where: str) -> None:
         """A value that was swapped for its token left elsewhere in its request."""
-        if (field, where) not in self._logged:
-            self._logged.add((field, where))
+        if self._is_first(field, where):
             _log.warning(
                 "a value that was swapped leaves elsewhere in the same request: leave it out "
                 "there, or name that place in the rule",
@@ -347,17 +344,21 @@ class Notices:
         """The answer to a write shows a field with neither its old nor its new token."""
         self._metrics.cell("domicile_altered_tokens_total", self._entity, field).value += 1
         reason = _reason(returned, sent)
-        if (field, reason) in self._logged:
-            return
-        self._logged.add((field, reason))
-        _log.warning(
-            "the application changes the tokens that it is sent: values of the field are not "
-            "restored",
-            operation=self._operation,
-            entity=self._entity,
-            field=field,
-            reason=reason,
-        )
+        if self._is_first(field, reason):
+            _log.warning(
+                "the application changes the tokens that it is sent: values of the field are not "
+                "restored",
+                operation=self._operation,
+                entity=self._entity,
+                field=field,
+                reason=reason,
+            )
+
+    def _is_first(self, *about: str) -> bool:
+        """Whether this was not logged before; it is from now on."""
+        first = about not in self._logged
+        self._logged.add(about)
+        return first
 
 
 def _kind_of_id(ident: str) -> str:

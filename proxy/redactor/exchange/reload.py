@@ -122,10 +122,12 @@ class Reloader:
         self._failures.value += 1
         if error.code is not Code.BAD_RULES:
             self._refused = time.monotonic()
-        self.state.failed(error)
-        _log.error("rules rejected; previous rules stay active", fault=error)
-        for detail in error.details:
-            _log.error("a fault in the rules", source=detail.source, text=detail.text)
+        self.state.rejected(
+            _log,
+            error,
+            "rules rejected; previous rules stay active",
+            "a fault in the rules",
+        )
 
 
 class RuleChanges:

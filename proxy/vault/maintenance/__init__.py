@@ -30,14 +30,14 @@ from proxy.vault.maintenance.rehash import (
 from proxy.vault.maintenance.rehash_job import RehashJob, RehashRequest, RehashRun, open_job
 from proxy.vault.maintenance.rehash_rules import ALL_OTHERS, RehashRules, read_dtk, read_rules
 from proxy.vault.maintenance.verify import VaultFault, VaultFindings, extent, verify_vault
-from proxy.vault.replicas import is_alone
+from proxy.vault.replicas import Agreeing, agreeing, is_alone
 
 __all__ = [
-    "ALL_OTHERS", "HashRotation", "HashRotationRun", "ReencryptionJob", "ReencryptionRun",
-    "Rehash", "RehashJob", "RehashRequest", "RehashRules", "RehashRun", "RehashedRecord",
-    "VaultFault", "VaultFindings", "drop_hash_root", "drop_keys", "extent", "follow_keyset",
-    "is_alone", "newest_tokens", "next_keyset_note", "open_job", "pending", "prepare_next",
-    "read_dtk", "read_rules", "rehash_profiles", "renew_hash_root", "renew_keys",
-    "renew_token_root", "resolve_rehashed", "rewrap", "scan_key_usage", "verify_vault",
-    "wait_running", "wrapper",
+    "ALL_OTHERS", "Agreeing", "HashRotation", "HashRotationRun", "ReencryptionJob",
+    "ReencryptionRun", "Rehash", "RehashJob", "RehashRequest", "RehashRules", "RehashRun",
+    "RehashedRecord", "VaultFault", "VaultFindings", "agreeing", "drop_hash_root", "drop_keys",
+    "extent", "follow_keyset", "is_alone", "newest_tokens", "next_keyset_note", "open_job",
+    "pending", "prepare_next", "read_dtk", "read_rules", "rehash_profiles", "renew_hash_root",
+    "renew_keys", "renew_token_root", "resolve_rehashed", "rewrap", "scan_key_usage",
+    "verify_vault", "wait_running", "wrapper",
 ]  # fmt: skip

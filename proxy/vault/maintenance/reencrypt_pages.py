@@ -7,8 +7,7 @@ the commit that releases the old one; under the record's lock, as every change o
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from proxy.auth.sealed_notes import seal_again
@@ -138,9 +137,10 @@ async def _content(subject: SealedTable, kept_in: Contents, file: File) -> None:
     row = await _row(subject, file)
     if row is None:
         return None
+    locks = subject.vault.state(subject.table).locks
     async with (
         kept_in.again(kept_of(subject.sealer, row, file), subject.sealer.scope) as fresh,
-        _locked(subject, row),
+        locks.hold(() if row.key is None else (row.key,)),
     ):
         now, current = await _row(subject, file), await _file(subject, file)
         if now is None or now.key != row.key or current is None or current.object != file.object:
@@ -150,17 +150,6 @@ async def _content(subject: SealedTable, kept_in: Contents, file: File) -> None:
             await subject.vault.store.commit(subject.table, (change,))
         except Conflict:
             await kept_in.drop(fresh.object)
-
-
-@asynccontextmanager
-async def _locked(subject: SealedTable, row: Row) -> AsyncIterator[None]:
-    """Nobody else changes the record of the row."""
-    locks = subject.vault.state(subject.table).locks
-    locked = await locks.acquire(() if row.key is None else (row.key,))
-    try:
-        yield
-    finally:
-        locks.release(locked)
 
 
 async def _row(subject: SealedTable, file: File) -> Row | None:

@@ -20,7 +20,7 @@ from proxy.model.schema import RECORDS_SCHEMA
 from proxy.model.values import Unfit, ValueFaults
 from proxy.storage.changes import Change
 from proxy.storage.rows import Row
-from proxy.vault.job import JobProgress, JobState, Pass
+from proxy.vault.job import BackgroundJob, JobProgress, JobState, Pass
 from proxy.vault.maintenance.rehash import Rehash
 from proxy.vault.maintenance.rehash_rules import RehashRules, read_rules
 from proxy.vault.records.repository import Records
@@ -60,19 +60,19 @@ _decode = msgspec.json.Decoder(RehashRun).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class RehashJob:
+class RehashJob(BackgroundJob):
     """The runs of one environment. Made by ``open_job``."""
 
     def __init__(
         self, vault: Vault, catalog: Catalog, note: SealedNote, report: Callable[[VaultError], None]
     ) -> None:
+        super().__init__()
         self._vault = vault
         self._catalog = catalog
         self._note = note
         self._report = report
         self._run: RehashRun | None = None
         self._progress = JobProgress()
-        self._task: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
 
     @property
@@ -101,17 +101,6 @@ class RehashJob:
                 await self.close()
                 await self._ended(self._run, JobState.STOPPED)
             return self.last
-
-    async def settled(self) -> None:
-        """Wait until no run is under way."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    async def close(self) -> None:
-        """Pause; the run resumes at the next start."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     async def start(self) -> None:
         """Resume an interrupted run."""

@@ -5,8 +5,8 @@ holds it reads again (``attempt``). Changes of its caller (``Closing``) are in t
 so that a repeatable answer is stored exactly if the write is.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from proxy.errors import Code, VaultError
 from proxy.model.record import Record
@@ -81,15 +81,9 @@ async def check_end(records: Records, row: Row) -> None:
             raise tampered
 
 
-@asynccontextmanager
-async def locked(records: Records, keys: Iterable[bytes]) -> AsyncIterator[None]:
+def locked(records: Records, keys: Iterable[bytes]) -> AbstractAsyncContextManager[None]:
     """Nobody else changes records of these key hashes, by the interface or the proxy."""
-    locks = records.collection.state.locks
-    locked_keys = await locks.acquire(keys)
-    try:
-        yield
-    finally:
-        locks.release(locked_keys)
+    return records.collection.state.locks.hold(keys)
 
 
 def repeated() -> VaultError:

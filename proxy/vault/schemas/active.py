@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from proxy.vault.job import JobProgress, Pass
 from proxy.vault.locks import InFlight
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.records.repository import Records
-from proxy.vault.replicas import removed_by_all, taking_turns, until_agreed
+from proxy.vault.replicas import Agreeing, agreeing, removed_by_all, taking_turns, until_agreed
 from proxy.vault.schema_store import (
     Entries,
     MigrationOutcome,
@@ -63,7 +64,7 @@ class ActiveSchemas:
         self._records: dict[str, Records] = {}
         self._used: dict[str, SchemaEntry] = {}  #: entries that the records above are of
         self._following = asyncio.Lock()
-        self._agreeing: tuple[Agreement, asyncio.Task[None]] | None = None
+        self._agreeing: Agreeing | None = None
         self._progress: dict[str, JobProgress] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ends: dict[str, asyncio.Task[None]] = {}  #: what looks after removals of replicas
@@ -140,11 +141,7 @@ class ActiveSchemas:
                 if entry != self._used.get(name):
                     await self._use(entry)
             agreement = self._entries.agreement
-        before, task = self._agreeing or (None, None)
-        if task is None or task.done() or before != agreement:
-            if task is not None:
-                task.cancel()
-            self._agreeing = agreement, asyncio.create_task(self._agree(agreement))
+        self._agreeing = agreeing(self._agreeing, agreement, partial(self._agree, agreement))
         return agreement
 
     async def _agree(self, agreement: Agreement) -> None:

@@ -14,23 +14,21 @@ from proxy.cli import main, remote
 ONE = {"schema": "contact", "record_key": "c-1", "fields": ["email"]}
 
 
-class Instance:
+class Instance(remote.Remote):
     """Answers in two parts."""
 
     asked: list[tuple[str, Any, Any]]
 
     def __init__(self, found: list[dict[str, Any]], **meta: Any) -> None:
+        super().__init__("http://vault.test", "", "")
         self.asked = []
         self.found, self.meta = found, meta
 
-    def content(self, _method: str, path: str, content: Any, headers: Any) -> Any:
+    def content(self, _method: str, path: str, content: Any = None, headers: Any = None) -> Any:
         self.asked.append((path, content, headers))
         last = "next=" in path
         meta = {"looked_at": 2, "schemas": ["contact"], "next": None if last else "a/b"}
         return {"data": self.found if last else [], "meta": {**meta, **self.meta}}
-
-    def close(self) -> None:
-        pass
 
 
 def run(
