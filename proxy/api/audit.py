@@ -9,14 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from proxy.audit.events import (
-    REPEATED,
-    AuditContext,
-    AuditEvent,
-    EventKind,
-    RecordId,
-    reveal_line,
-)
+from proxy.audit.events import REPEATED, AuditContext, AuditEvent, EventKind, RecordId, reveal_line
 from proxy.audit.services import AuditServices, Refusal, Refusals
 from proxy.errors import VaultError
 from proxy.model.rights import FULL, Rights

@@ -15,10 +15,7 @@ from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.exchange.fast_path_exchange import answers_plainly, writes_plainly
 from proxy.redactor.exchange.front_exchange import FrontExchange, FrontRuntime
 from proxy.redactor.exchange.front_fast_path import FrontReadPlan, FrontWritePlan
-from proxy.redactor.exchange.front_link import (
-    Connect,
-    FrontLink,
-)
+from proxy.redactor.exchange.front_link import Connect, FrontLink
 from proxy.redactor.exchange.matcher import (
     CurrentRules,
     carries,

@@ -30,12 +30,7 @@ from proxy.redactor.exchange.front_link import (
 )
 from proxy.redactor.exchange.judgement import may_tell
 from proxy.redactor.exchange.list_answers import ListPieces, ObjectCut
-from proxy.redactor.exchange.matcher import (
-    Matcher,
-    has_one_answer,
-    is_untouched,
-    matcher_parts,
-)
+from proxy.redactor.exchange.matcher import Matcher, has_one_answer, is_untouched, matcher_parts
 from proxy.redactor.exchange.owner_protocol import (
     CloseStream,
     Ended,

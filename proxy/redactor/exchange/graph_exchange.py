@@ -39,13 +39,7 @@ from proxy.redactor.graphql.answers import (
 from proxy.redactor.graphql.requests import RequestedField
 from proxy.redactor.graphql.values import edits
 from proxy.redactor.guard import JointGuard
-from proxy.redactor.message import (
-    Media,
-    RawHeaders,
-    Request,
-    Response,
-    canonical_uuid,
-)
+from proxy.redactor.message import Media, RawHeaders, Request, Response, canonical_uuid
 from proxy.redactor.plan import BodyPlan, Outcome
 from proxy.redactor.redact import BodyObject, ParsedBody, unreadable_answer
 from proxy.redactor.restore import splice

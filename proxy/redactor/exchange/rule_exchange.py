@@ -34,14 +34,7 @@ from proxy.redactor.exchange.request_tokens import (
 from proxy.redactor.exchange.settle import nothing_to_settle, settle
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.guard import JointGuard
-from proxy.redactor.message import (
-    RawHeaders,
-    Request,
-    Response,
-    Timing,
-    classify,
-    header,
-)
+from proxy.redactor.message import RawHeaders, Request, Response, Timing, classify, header
 from proxy.redactor.plan import Outcome, header_ids, outcome
 from proxy.redactor.redact import ParsedBody, request_ids
 from proxy.redactor.restore import Edit, Written, rewritten

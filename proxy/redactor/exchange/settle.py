@@ -6,13 +6,7 @@ from proxy.offload import FEW, STRIDE, busy, give_way, in_thread, run_in_thread
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.message import RawHeaders, numeric_id
 from proxy.redactor.named_places import may_be_several, names_ids
-from proxy.redactor.plan import (
-    GATEWAYS,
-    Outcome,
-    has_no_content,
-    header_ids,
-    shows_nothing,
-)
+from proxy.redactor.plan import GATEWAYS, Outcome, has_no_content, header_ids, shows_nothing
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot
 from proxy.redactor.rules import IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution

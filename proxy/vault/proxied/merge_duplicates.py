@@ -36,13 +36,7 @@ from proxy.vault.body import (
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import RECORD_ID, keeping, stored_values
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import (
-    StagedWrite,
-    accepting,
-    is_over,
-    is_unsure_mark,
-    releasing,
-)
+from proxy.vault.proxied.binding import StagedWrite, accepting, is_over, is_unsure_mark, releasing
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.recognize import note_lost_values, telling_hashes, visible_pending
 from proxy.vault.records.attachment_metadata import adopted
