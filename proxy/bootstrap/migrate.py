@@ -3,7 +3,7 @@
 ``copy`` brings the target up to the source, in rounds, while an instance serves from the source;
 ``finish`` does the last round on a stopped one, compares everything, and cuts over. Either may be
 killed at any moment and called again. Until the end nothing starts on the target, and from then on
-nothing on the source (``storage.refuse_moving``); so no write is lost, or made on both sides.
+nothing on the source (``refuse_moving``); so no write is lost, or made on both sides.
 """
 
 import asyncio

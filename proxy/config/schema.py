@@ -1,5 +1,5 @@
 """Every setting there is, in one table: adding a line here and a member in ``settings`` is how one
-is added. ``naming`` finds them.
+is added. ``document`` finds them.
 """
 
 from typing import Final

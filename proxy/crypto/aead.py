@@ -59,7 +59,7 @@ class RecordAead(Secret):
     opens.
 
     ``sealings`` counts the bodies sealed through this object with the present key; compare their
-    sum with ``ROTATE_AFTER``.
+    sum with ``MOST_SEALINGS``.
     """
 
     __slots__ = ("_derivers", "_last", "_sealing", "edition", "sealings")

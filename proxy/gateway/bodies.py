@@ -167,7 +167,7 @@ async def collect(
 async def inflated(body: bytes, coded: bytes | None, limit: int) -> tuple[bytes, tuple[str, ...]]:
     """A body without its codings, and those, on another thread unless it is known to be short.
 
-    Raises as ``coding.inflate``.
+    Raises as ``content_coding.inflate``.
     """
     if len(body) <= SMALL:
         try:

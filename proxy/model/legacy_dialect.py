@@ -64,7 +64,7 @@ _T = TypeVar("_T")
 def parse_legacy_record(
     schema: Schema, raw: Any, *, partial: bool, limits: RecordLimits, pointer: str = ""
 ) -> RecordDraft:
-    """As ``reading.read_draft``."""
+    """As ``record_reader.read_draft``."""
     exchange = _Exchange(limits)
     record = exchange.record(raw, pointer)
     return exchange.read(
@@ -76,7 +76,7 @@ def parse_legacy_record(
 def read_records(
     schema: Schema, raw: Any, *, partial: bool, limits: RecordLimits, pointer: str = ""
 ) -> list[RecordDraft]:
-    """As ``reading.read_drafts``."""
+    """As ``record_reader.read_drafts``."""
     exchange, records = _Exchange(limits), raw
     if isinstance(raw, list) and len(raw) <= limits.batch:
         records = [exchange.record(item, f"{pointer}/{number}") for number, item in enumerate(raw)]
@@ -89,7 +89,7 @@ def read_records(
 def read_record_filter(
     schema: Schema, raw: Any, limits: RecordLimits, pointer: str = "/filter"
 ) -> tuple[Test, ...]:
-    """As ``filters.read_filter``."""
+    """As ``filter_reader.read_filter``."""
     exchange = _Exchange(limits)
     wanted, instants = exchange.filter(raw, pointer)
     tests = exchange.read(lambda: read_filter(schema, wanted, limits, pointer), Code.INVALID_FILTER)
@@ -97,7 +97,7 @@ def read_record_filter(
 
 
 def read_record_find(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) -> Query:
-    """As ``filters.read_find``; ``raw`` has no country any more."""
+    """As ``filter_reader.read_find``; ``raw`` has no country any more."""
     exchange, content = _Exchange(limits), dict(raw)
     content["filter"], instants = exchange.filter(raw.get("filter", {}), "/filter")
     if isinstance(options := raw.get("options"), dict):
@@ -112,7 +112,7 @@ def read_record_find(schema: Schema, raw: Mapping[str, Any], limits: RecordLimit
 def read_record_aggregate(
     schema: Schema, raw: Mapping[str, Any], limits: RecordLimits
 ) -> Aggregation | str:
-    """As ``filters.read_aggregate``; ``raw`` has no country any more."""
+    """As ``filter_reader.read_aggregate``; ``raw`` has no country any more."""
     exchange, content = _Exchange(limits), dict(raw)
     instants: Sequence[Test] = ()
     if "filter" in raw:

@@ -74,7 +74,7 @@ class HttpUpstream:
         return True
 
     async def send(self, call: Call, pending: PendingReply | None = None) -> UpstreamResponse:
-        """See ``Upstream.send``.
+        """See ``UpstreamPort.send``.
 
         An idle connection with bytes to read is never chosen: it has ended, or the bytes would be
         taken for the answer to a later request. An application may also close it just when it is

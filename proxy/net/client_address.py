@@ -111,8 +111,8 @@ def _networks(text: str) -> tuple[IpNetwork, ...]:
     )
 
 
-#: IPv4-mapped addresses are not among them: ``peers.plain`` turns these into the IPv4 address that
-#: they are.
+#: IPv4-mapped addresses are not among them: ``canonical_address`` turns these into the IPv4 address
+#: that they are.
 SPECIAL: Final[Sequence[IpNetwork]] = _networks("""
     0.0.0.0/8           # this network
     10.0.0.0/8          # private

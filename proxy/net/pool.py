@@ -236,7 +236,7 @@ class Pool:
         return connection
 
     def release(self, connection: UpstreamConnection) -> None:
-        """Part of ``Home``: give it to the first waiter, else to the idle ones."""
+        """Part of ``ConnectionOwner``: give it to the first waiter, else to the idle ones."""
         self._freed = connection.deadline - self._limits.keep
         while self.line:
             waiter = self.line.popleft()
@@ -249,7 +249,7 @@ class Pool:
         self.idle.append(connection)
 
     def lost(self, connection: UpstreamConnection) -> None:
-        """Part of ``Home``: forget it; a waiter may open another."""
+        """Part of ``ConnectionOwner``: forget it; a waiter may open another."""
         self.open.discard(connection)
         if connection in self.idle:
             self.idle.remove(connection)

@@ -14,9 +14,9 @@ from proxy.redactor.message import RawHeaders
 
 # Port of the HTTP client: calls of the gateway to the application, and their replies.
 #
-# A ``Call`` goes out, a ``Reply`` comes back as soon as the head of the final answer is there; its
-# body is read from the reply piece by piece. Every failure is an ``UpstreamFault``, which says
-# whether any byte of the request was sent: only then may the application have acted.
+# A ``Call`` goes out, an ``UpstreamResponse`` comes back as soon as the head of the final answer is
+# there; its body is read from the reply piece by piece. Every failure is an ``UpstreamFault``,
+# which says whether any byte of the request was sent: only then may the application have acted.
 
 #: Told of every interim answer (1xx but 101) with its status, reason and fields, in order, before
 #: the reply.
@@ -151,7 +151,7 @@ class PendingReply(msgspec.Struct, eq=False):
     """An exchange begun outside of any task; subclasses implement ``on_response`` for its result.
 
     It takes the place of the future for an answer, so that nothing is woken for an answer that
-    arrives whole. A task takes over any other result: see ``Upstream.send``.
+    arrives whole. A task takes over any other result: see ``UpstreamPort.send``.
     """
 
     #: whether it is brought to its end when its caller has gone

@@ -227,8 +227,8 @@ def is_foreign(headers: RawHeaders, body: bytes) -> bool:
 #
 # The redactor works with places and values; their form in JSON, in a form, under gzip, is settled
 # here, once, and exactly by the standards. It may touch bytes. To add a kind of body, write its
-# file, give ``media.Media`` a member, and add a line to ``CODECS``; a content coding is a line in
-# ``coding.CODINGS``.
+# file, give ``Media`` a member, and add a line to ``CODECS``; a content coding is a line in
+# ``content_coding.CODINGS``.
 
 
 class Codec(NamedTuple):

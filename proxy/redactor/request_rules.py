@@ -11,7 +11,7 @@ from typing import Final
 from proxy.model.schema import Path, Value, spell
 from proxy.redactor.path_template import PathTemplate
 
-#: The steps of the path of an attribute in an expression, as ``field_words.field_word`` has them.
+#: The steps of the path of an attribute in an expression, as ``sought.field_word`` has them.
 Attribute = tuple[str, ...]
 
 ConditionSource = enum.StrEnum("ConditionSource", ["BODY", "FORM", "HEADER", "QUERY", "TYPE"])
@@ -58,7 +58,7 @@ class VaultQuestion:
     #: by name, how each is looked for: ``exact``, ``partial``, ``from``, ``to``, ``after``,
     #: ``before``; the value stands in one of them
     fields: Mapping[str, str] = field(default_factory=dict)
-    #: of a sort parameter: fields by their names as ``search.field_word`` writes them, in whose
+    #: of a sort parameter: fields by their names as ``sought.field_word`` writes them, in whose
     #: order ids can be sent; and those for which it is refused
     order: Mapping[str, str] = field(default_factory=dict)
     orderless: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Parameter:
     other: str | None = None
     refused: bool = False  #: in any case
     dropped: bool = False  #: taken off the address where it would be refused
-    #: fields that make it refused, by their names as ``search.field_word`` writes them
+    #: fields that make it refused, by their names as ``sought.field_word`` writes them
     unwanted: Mapping[str, str] = field(default_factory=dict)
     none: str | None = None  #: a text that stands for no value, and stays
     #: of a filter of SCIM: the fields by their attributes; and those of them that are swapped

@@ -211,8 +211,8 @@ class FastSelector:
     def find(self, body: bytes, depth: int) -> TreeSelection:
         """Return the selected values of a document.
 
-        ``Doubt`` when the walker has to look, ``VaultError`` for a document that it would refuse
-        too.
+        ``Undecided`` when the walker has to look, ``VaultError`` for a document that it would
+        refuse too.
         """
         flat, even = self.flat, None
         if (

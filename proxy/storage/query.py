@@ -170,7 +170,7 @@ class Grouping(NamedTuple):
 
 class AggregateGroup(NamedTuple):
     """Keys and figures of a group, exact; those of decimal columns are integers that count
-    ten-thousandths (``cells.PLACES``).
+    ten-thousandths (``rows.DECIMAL_PLACES``).
 
     ``None`` where no row has a value (and 0 for ``COUNT``, ``SUM``). ``rid`` is the oldest row of
     the group. Without keys there is always one group, and its ``rid`` is 0 if it is empty.
@@ -352,7 +352,7 @@ _COMPARE: dict[Compare, Callable[[Anything, Anything], bool]] = {
 def holds(
     where: Where, cell: Callable[[str], ColumnValue], indexed: Callable[[bytes], bool]
 ) -> bool:
-    """Whether a condition of ``asked.Asked`` holds for a row's stored columns and entries."""
+    """Whether a condition of ``ValidatedQuery`` holds for a row's stored columns and entries."""
     match where:
         case Is(column, values, negated):
             return (cell(column) in values) is not negated

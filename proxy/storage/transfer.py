@@ -22,7 +22,8 @@ RowProgress = Callable[[str, int], object]
 
 
 async def copy_vault(source: OpenStore, target: OpenStore, progress: RowProgress) -> Counter[str]:
-    """Make the target equal to the source, except for ``KEPT_NOTES``; return changed rows by part.
+    """Make the target equal to the source, except for its notes of the move itself; return changed
+    rows by part.
 
     No other process may write to either.
     """

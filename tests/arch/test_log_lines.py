@@ -40,8 +40,9 @@ def constant(event: ast.expr) -> bool:
 def faults(tree: ast.Module) -> list[str]:
     found: list[str] = []
     for node in ast.walk(tree):  # which logs what it is given
-        rejects = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("state.rejected")
-        if rejects and not all(map(constant, node.args[2:])):
+        if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("state.rejected"):
+            continue
+        if not all(map(constant, node.args[2:])):
             found.append(f"line {node.lineno}: the events must be constant texts")
     for call in spoken(tree):
         if len(call.args) != 1 or not constant(call.args[0]):

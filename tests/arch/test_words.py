@@ -5,7 +5,9 @@ is an imperative ("Return …") or a noun phrase ("A staged write and its tokens
 """
 
 import ast
+import io
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -84,3 +86,45 @@ RENAMED = frozenset("Asker Entrance Fence Passing Quick Standing fence_of".split
 
 def test_renamed_names_stay_gone() -> None:
     assert {name for path in python_files("proxy") for name in _names(path)} & RENAMED == set()
+
+
+#: Names in notes that are no names of this program: examples, libraries, variables of others.
+ELSEWHERE = frozenset(
+    "ANN BO DMCL DOMICILE_SERVICE_HOST DOMICILE__LISTEN__PROXY EventSource HMAC LI NG RON Referer "
+    "SO_REUSEPORT VAULT_CACERT XMLName abc aiolimiter byEmail close_notify cryptography "
+    "email_not_in findOneAndUpdate handshake_failure hook importlib key1..3 key2 key3 lastName "
+    "loop.start_tls nameStartsWithInsensitive name_Icontains name_contains pathlib petName "
+    "registered_country seccomp_data.arch sock_filter "
+    "test_a_caller_that_says_it_sends_nothing_more_gets_its_answer userErrors workEmail "
+    "x_city".split()
+)
+
+_QUOTED = re.compile(r"``([A-Za-z_][\w.]*)(?:\(\))?``")
+
+
+@cache
+def _texts(path: Path) -> tuple[str, frozenset[str]]:
+    """The notes of a file, docstrings and comments in one, and every word of its code."""
+    notes: list[str] = []
+    words = {*path.relative_to(PACKAGE).with_suffix("").parts}
+    begins = True
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and begins):
+            notes.append(token.string)
+        else:
+            words.update(re.findall(r"\w+", token.string))
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            begins = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.ENCODING)
+    return "\n".join(notes), frozenset(words)
+
+
+def test_notes_name_what_there_is() -> None:
+    """A docstring or a comment names nothing that has another name by now."""
+    words = frozenset().union(*(_texts(path)[1] for path in python_files("proxy")))
+    left = {
+        f"{path.relative_to(PACKAGE)}: {name}"
+        for path in python_files("proxy")
+        for name in _QUOTED.findall(_texts(path)[0])
+        if name not in ELSEWHERE and not words.issuperset(name.split("."))
+    }
+    assert left == set()

@@ -181,7 +181,7 @@ class RestoreAnswer(_Message, tag="CameBack"):
 
     n: int
     answer: Response
-    rows: bytes = b""  #: as ``list_answers.CutList`` tells them
+    rows: bytes = b""  #: as ``front_exchange.CutList`` tells them
 
 
 class Settle(_Message):

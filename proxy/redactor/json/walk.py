@@ -118,7 +118,7 @@ class WalkFrame:
 def walk(
     objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
 ) -> TreeSelection:
-    """Everything that a selection names in a document; see ``selectors.Selection``."""
+    """Everything that a selection names in a document; see ``select.Selection``."""
     return _selection(DocumentWalk((objects, leaves, anchored, ()), body, depth))
 
 

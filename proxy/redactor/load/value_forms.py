@@ -189,7 +189,7 @@ class Anything:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list; with ``single`` one value may stand alone. Read as a list of ``Item``."""
+    """A list; with ``single`` one value may stand alone. Read as a list of ``PlacedValue``."""
 
     form: Form
     single: bool = False
@@ -215,7 +215,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A mapping with names of the operator's own choice. Read as a dict of ``Item``."""
+    """A mapping with names of the operator's own choice. Read as a dict of ``PlacedValue``."""
 
     form: Form
     names: str  #: kind of the names, e.g. "field name"

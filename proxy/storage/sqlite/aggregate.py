@@ -5,7 +5,7 @@ sets of rows are read part by part in disk order, each part returns its first gr
 added up. Walking an index instead would fetch every row from a different place. That is done if the
 index alone holds all requested values, or the groups of the page have few rows.
 """
-# ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names and asked.Asked; every value is a parameter
 
 from collections.abc import Iterable
 from sqlite3 import Connection
@@ -43,7 +43,7 @@ class _SqlGrouping(NamedTuple):
 def sqlite_aggregate(
     connection: Connection, sql: Statements, query: Grouping
 ) -> list[AggregateGroup]:
-    """The answer to ``Store.aggregate``; ``query`` as ``Asked`` made it."""
+    """The answer to ``Store.aggregate``; ``query`` as ``ValidatedQuery`` made it."""
     if query.after == ():
         return []  # the only group there is was the one before
     planner = Planner(connection, sql.layout, query.now)

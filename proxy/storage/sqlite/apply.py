@@ -44,8 +44,8 @@ class ChangeBatch(Segment[Statements]):
     def run(self, connection: WriterConnection) -> int:
         """Run everything inside the caller's transaction; answers by how many rows the table grew.
 
-        Raises ``Unmet`` or ``sqlite3.IntegrityError`` when a precondition does not hold; the
-        transaction then holds a part of the segment and must be rolled back.
+        Raises ``PreconditionFailed`` or ``sqlite3.IntegrityError`` when a precondition does not
+        hold; the transaction then holds a part of the segment and must be rolled back.
         """
         many, sql = connection.executemany, self._sql
         if self._inserts or self._stages:

@@ -104,7 +104,7 @@ _MAGIC = b"SQLite format 3\x00"
 _HEADER = ((16, 18), (28, 32), (60, 64), (68, 72))
 _STATEMENTS = 512  #: compiled statements that a connection keeps
 #: ``synchronous = FULL``: the log is flushed to disk with each transaction. ``secure_delete``:
-#: removed data is overwritten. The log is checkpointed while idle (``Writer``), or at 20,000 pages.
+#: removed data is overwritten. The log is checkpointed while idle (``SqliteWriter``), or at 20,000 pages.
 #: It keeps the length that it has then: where it grows again a commit takes the disk twice as long.
 _WRITING = (
     "PRAGMA busy_timeout = 2000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL",

@@ -1,8 +1,8 @@
 """Access paths of queries: the index that finds the rows, and the conditions checked on them.
 
 SQLite keeps no statistics here, so each part of the condition is counted in its index, up to
-``NARROW``. The part with the fewest entries is used, and the other parts are checked on its rows.
-If none has few, many rows are walked, in an order that serves the query.
+``NARROW_ROWS``. The part with the fewest entries is used, and the other parts are checked on its
+rows. If none has few, many rows are walked, in an order that serves the query.
 """
 
 import json
@@ -22,7 +22,7 @@ from proxy.storage.sqlite.where import SqlCondition, condition, join_conditions,
 # The index has the rows of one hash in the order of their age, so that a page of them is read from
 # the end of the last one.
 
-# ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names and asked.Asked; every value is a parameter
 
 _read_rids = msgspec.json.Decoder(list[int]).decode
 
@@ -122,7 +122,7 @@ class TokenIndex:
         return count
 
 
-# ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names and asked.Asked; every value is a parameter
 
 #: Rows that are few enough to be looked at one by one, wherever they lie.
 NARROW_ROWS = 50_000

@@ -1,4 +1,4 @@
-"""Further faces of a SQLite store: its tables row by row (``storage.raw.RawTables``), and commits
+"""Further faces of a SQLite store: its tables row by row (``storage.base.RawTables``), and commits
 and reads without waiting (``storage.base.AtOnce``).
 """
 

@@ -1,8 +1,8 @@
-"""Answers to questions about rows: made of the plans of ``sqlite_plan``, inside a read transaction
+"""Answers to questions about rows: made of the plans of ``plan``, inside a read transaction
 on whichever connection is given.
 
 Exact in every case: totals and rows belong to one state, sums are not limited to 64 bits. The
-memory of a query is bounded by its rows or groups, plus ``sqlite_plan.NARROW`` numbers.
+memory of a query is bounded by its rows or groups, plus ``plan.NARROW_ROWS`` numbers.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from proxy.storage.sqlite.plan import AccessPath, Planner
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.where import behind, bounds, join_conditions, name_of
 
-# ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names and asked.Asked; every value is a parameter
 
 #: Multiple of the wanted rows that must exist for a walk; fewer are collected and sorted.
 _SPARSE = 4
 
 
 def sqlite_select(connection: Connection, sql: Statements, query: Select) -> RowPage:
-    """The answer to ``Store.select``; ``query`` as ``Asked`` made it."""
+    """The answer to ``Store.select``; ``query`` as ``ValidatedQuery`` made it."""
     planner = Planner(connection, sql.layout, query.now)
     way = planner.way(query.where, query.most)
     # one more tells whether there are more

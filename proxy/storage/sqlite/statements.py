@@ -12,7 +12,7 @@ from proxy.storage.rows import TOKEN_RIDS, Cells, Column, TableLayout
 from proxy.storage.sqlite.inserts import Inserts, Rows, Used, create_aux_tables
 from proxy.storage.statements import FIXED, REPLY, TableStatements
 
-# ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names; every value is a parameter
 
 #: Lengths of lists that a statement is made for: 1, 2, 3, 4, 6, 8, 12 ... 768, 1024.
 _LENGTHS = (

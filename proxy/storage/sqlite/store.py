@@ -4,7 +4,7 @@ loop.
 A point read takes some microseconds; handing it to another thread would cost ten times that. So
 reads run inline on a separate read-only connection, and each one ends before it returns: it sees
 every commit that has returned, and never delays a checkpoint. Long queries go to
-``sqlite_readers``.
+``select.Readers``.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from proxy.storage.base import RowTally
 
-# ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names; every value is a parameter
 
 _READ: Final = "SELECT tally FROM tables WHERE name = ?"
 #: Rows that are summed up before others get a turn, and how long that is, in seconds.

@@ -2,9 +2,9 @@
 
 Every condition is true or false, or null where it is false: nothing negates the whole of one. One
 that is ``free`` leaves the choice of a way to others: SQLite has no statistics to choose by, so
-``sqlite_plan`` does.
+``plan`` does.
 """
-# ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names and ValidatedQuery; every value is a parameter
 
 import json
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def name_of(column: str) -> str:
 
 
 def condition(where: Where, table: str, *, free: bool = False) -> SqlCondition:
-    """``where`` with values as they are kept (``Asked.where``).
+    """``where`` with values as they are kept (``ValidatedQuery.where``).
 
     ``free``: no index is to be used for it.
     """

@@ -1,9 +1,9 @@
 """Re-encryption under the current data key, page by page.
 
-Ciphertexts are replaced only if unchanged (``Recast``): reads, writes and deletes never wait, and a
-writer uses the current key anyway. Salts, versions and times stay, so nothing becomes visible, and
-deleting a salt still shreds everything below it. The content of a file becomes another object, by
-the commit that releases the old one; under the record's lock, as every change of a file.
+Ciphertexts are replaced only if unchanged (``ReplaceCiphertext``): reads, writes and deletes never
+wait, and a writer uses the current key anyway. Salts, versions and times stay, so nothing becomes
+visible, and deleting a salt still shreds everything below it. The content of a file becomes another
+object, by the commit that releases the old one; under the record's lock, as every change of a file.
 """
 
 import asyncio

@@ -1,12 +1,13 @@
 """Re-encryption of older data under the current data key, in the background.
 
-A run goes through all data of an environment, stage by stage and page by page (``anew``). The
-position stands in the store: the next process that opens the vault resumes there. Stored answers
-are left alone, since they expire within a day.
+A run goes through all data of an environment, stage by stage and page by page
+(``reencrypt_pages``). The position stands in the store: the next process that opens the vault
+resumes there. Stored answers are left alone, since they expire within a day.
 
-Then all data is scanned once more (``keyuse``), with a guard that notices concurrent writes. An
-older key without finds is dropped (``Retire``). Finds are stored, so that everyone can see why a
-key is still there, and the scan is repeated: after the last answer has expired, else a day later.
+Then all data is scanned once more (``scan_key_usage``), with a guard that notices concurrent
+writes. An older key without finds is dropped (``Retire``). Finds are stored, so that everyone can
+see why a key is still there, and the scan is repeated: after the last answer has expired, else a
+day later.
 
 Of several replicas the one that leads does all that while the others serve.
 Their commits are noticed by no guard of this process. So beside others a key is dropped when all

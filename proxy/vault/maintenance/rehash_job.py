@@ -2,7 +2,7 @@
 after a stop or a crash.
 
 There is one at a time. Its request is a sealed note of the store, with the caller's key in it until
-the run has ended; its position is another one (``migration.Pass``). Each record gets all of its
+the run has ended; its position is another one (``job.Pass``). Each record gets all of its
 tokens in one commit, under its lock. A record is visited only once in a run, so that no caller gets
 a token that is already gone. Of several replicas, one that is alone does it.
 """

@@ -1,6 +1,6 @@
 """Rules of a rehash: fields and their strategies, parsed from a request with all faults.
 
-The name of a rule is that of a field of the record (``dialect.ALIASES`` count), of a member of its
+The name of a rule is that of a field of the record (``model.ALIASES`` count), of a member of its
 ``body`` where that is a JSON object, or a path into it (``$.address.city``). ``*`` is for every
 field and member that holds a text and is not named. The key of a record, and the body as a whole,
 are rehashed only by name.

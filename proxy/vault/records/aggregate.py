@@ -106,7 +106,7 @@ async def aggregate_groups(
     Raises ``VaultError``: ``ACCESS_DENIED`` where a filter endpoint decides about each record;
     ``INVALID_INPUT`` for a cursor that is not this client's or of another schema, or is older than
     the definition of the schema; ``CANNOT_OPEN`` when no record of a group by a hashed field opens,
-    unless such groups are to be left out and counted (``lenient``); else as ``asking.ask``.
+    unless such groups are to be left out and counted (``lenient``); else as ``compile_query``.
     """
     if records.gate is not None:
         raise denied()  # its groups would reveal records that the filter endpoint does not allow

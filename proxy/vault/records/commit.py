@@ -1,8 +1,8 @@
 """Commit of every write over the vault's interface, with the changes its caller adds.
 
 A use case computes its changes from its reads and tries to commit them. If a precondition no longer
-holds it reads again (``attempt``). Changes of its caller (``Closing``) are in the same transaction,
-so that a repeatable answer is stored exactly if the write is.
+holds it reads again (``attempt``). Changes of its caller (``ExtraChanges``) are in the same
+transaction, so that a repeatable answer is stored exactly if the write is.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -67,7 +67,7 @@ async def attempt(records: Records, changes: Sequence[Change]) -> bool:
 
 
 async def check_end(records: Records, row: Row) -> None:
-    """Raise ``Tampered`` unless its columns let a row end; reports as ``genuine.may_end``."""
+    """Raise ``Tampered`` unless its columns let a row end; reports as ``erasure.may_end``."""
     opens = True
     try:
         records.open(row)

@@ -102,7 +102,7 @@ async def page_of(
     Raises ``VaultError``: ``CANNOT_OPEN`` for a record requested by its key alone; ``CONFLICT`` if
     records kept losing or gaining a searched text; ``TOO_BROAD`` also if a filter endpoint would
     have to decide about more than ``MOST_ASKED`` records; ``INVALID_OPTIONS`` for a foreign cursor;
-    else as ``asking.ask``.
+    else as ``compile_query``.
     """
     position = _position_of(records, query, asker.client)
     bounded = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))

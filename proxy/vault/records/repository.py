@@ -1,8 +1,8 @@
 """Records of one schema as rows: sealed bodies, their columns and index entries, and opening.
 
-The use cases (``write``, ``find``, ``aggregate`` …) work with ``Record`` and ``Draft``; the store
-has ``Row``. This file translates, as ``collection`` does for proxied records, and it reads those
-rows too: an entity of a rule file is a schema.
+The use cases (``write``, ``find``, ``aggregate`` …) work with ``Record`` and ``RecordDraft``; the
+store has ``Row``. This file translates, as ``collection`` does for proxied records, and it reads
+those rows too: an entity of a rule file is a schema.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
