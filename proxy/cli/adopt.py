@@ -22,9 +22,9 @@ from proxy.cli.command import (
     Command,
     argument,
     argument_list,
+    number_option,
     parsed_by,
     progress,
-    whole_number,
 )
 from proxy.cli.health import reachable
 from proxy.cli.options import site_address
@@ -246,7 +246,7 @@ _walk_arguments: Final = argument_list(
     argument("--rate", type=_rate, metavar="N/s",
         help="records written at most, such as 20/s or 600/m"),
     argument("--parallel", default=8, metavar="N",
-        type=whole_number(1, _MOST_PARALLEL, f"write a number from 1 to {_MOST_PARALLEL}"),
+        type=number_option(1, _MOST_PARALLEL, f"write a number from 1 to {_MOST_PARALLEL}"),
         help="records that are looked at at the same time, 1 to 32 (default: 8)"),
     argument("--patience", type=_patience, default=120.0, metavar="SECONDS",
         help="longest time without an answer of either side (default: 120)"),

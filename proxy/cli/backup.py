@@ -23,9 +23,9 @@ from proxy.cli.command import (
     Command,
     argument,
     argument_list,
+    number_option,
     parsed_by,
     progress,
-    whole_number,
 )
 from proxy.cli.store import store_text, verification_json
 from proxy.config import Settings, load_settings
@@ -199,7 +199,7 @@ _arguments: Final = argument_list(
         help="the file to make, or a folder for it, or s3://bucket/prefix for one in a bucket"),
     argument("--keys", type=Path, metavar="FILE",
         help="copy the key file there, apart from the backup"),
-    argument("--keep", type=whole_number(1, math.inf, "a whole number from 1 on"), metavar="N",
+    argument("--keep", type=number_option(1, math.inf, "a whole number from 1 on"), metavar="N",
         help="leave the newest N backups in that folder"),
     argument("--every", type=_duration, metavar="TIME",
         help="go on until SIGTERM: another one whenever the newest in that folder is so old"),

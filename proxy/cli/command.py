@@ -178,7 +178,7 @@ def parsed_by(parse: Callable[[str], _Parsed], hint: str = "") -> Callable[[str]
     return read
 
 
-def whole_number(least: int, most: float, hint: str) -> Callable[[str], int]:
+def number_option(least: int, most: float, hint: str) -> Callable[[str], int]:
     """Return the type of an argument that is a number of this range; ``hint`` tells of others."""
 
     def read(text: str) -> int:

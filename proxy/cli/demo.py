@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import proxy.demo
 from proxy.cli import SUMMARIES
-from proxy.cli.command import OK, Arguments, Command, argument, argument_list, whole_number
+from proxy.cli.command import OK, Arguments, Command, argument, argument_list, number_option
 from proxy.config import ListenAddress, Settings, load_settings
 from proxy.config.document import variable
 from proxy.config.schema import SETTINGS
@@ -226,7 +226,7 @@ _arguments: Final = argument_list(
     argument("--data", metavar="FOLDER", type=Path, default=Path("demo-data"),
         help="default: ./demo-data"),
     argument("--port", default=8090,
-        type=whole_number(0, 65_535, "a port is a whole number from 0 to 65535"),
+        type=number_option(0, 65_535, "a port is a whole number from 0 to 65535"),
         help="port of the two-view page (default: 8090, or a free one)"),
 )  # fmt: skip
 

@@ -21,9 +21,9 @@ from proxy.cli.command import (
     argument,
     argument_list,
     count_noun,
+    number_option,
     parsed_by,
     printable,
-    whole_number,
 )
 from proxy.config import Settings, load_settings
 from proxy.config.document import variable
@@ -262,7 +262,7 @@ _arguments: Final = argument_list(
         help="keep the listening sockets in a process of their own, which starts the serving one "
         "again when it ends, and replaces it on SIGUSR2; callers wait meanwhile"),
     argument("--workers", metavar="N",
-        type=whole_number(1, _MOST, f"write a whole number from 1 to {_MOST}"),
+        type=number_option(1, _MOST, f"write a whole number from 1 to {_MOST}"),
         help="serve with so many processes, supervised likewise; where the vault is not in "
         "PostgreSQL with replicas=true, one more owns it"),
     argument("--rules", metavar="DIR", help="the setting rules"),
