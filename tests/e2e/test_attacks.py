@@ -121,6 +121,9 @@ DOCUMENTS = [
     '{"NAME": "%s"}',
     '{"addre\u017fs": {"street": "%s"}}',
     '{"address": {"Street": "%s"}}',
+    # letters of another width or style, and signs of no width, which some take away
+    *('{"ｎame": "%s"}', '{"𝐧ａmᵉ": "%s"}', '{"\ufeffname": "%s"}', '{"na\u200bme": "%s"}'),
+    *('{"address": {"ｓtreet": "%s"}}', '{"ａddress": {"street": "%s"}}'),
     '{"name\\u0000": "%s"}',
     '{"name\\u0000x": "%s"}',
     '{"name\\ud800": "%s"}',
@@ -200,6 +203,7 @@ FORMS = [
     "name+=%s",
     "name%%00x=%s",
     "name%%09=%s",
+    *("%%EF%%BD%%8Eame=%s", "%%EF%%BB%%BFname=%s"),
     "x=1;name=%s",
     *("n%%u0061me=%s", "n%%c1%%a1me=%s", "name=x&name=%s", "&&name=%s", "name==%s"),
     # nested names, as PHP, Rails and Express read them

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
+from proxy.errors import VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.bodies.xml_bodies import read_any_answer
 from proxy.redactor.exchange.settle import answer_ids, named_of
@@ -24,6 +25,7 @@ from proxy.redactor.plan import body_plan
 from proxy.redactor.redact import ParsedBody
 from proxy.redactor.restore import EscapingKinds, surroundings
 from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
+from proxy.redactor.xml_documents import TEXT, XmlKind, read_xml_document
 
 #: Bytes of an answer that is read for this alone; a longer one counts as its status says.
 MOST: Final = 65_536
@@ -96,20 +98,62 @@ def tells_refusal(body: bytes) -> bool:
     return any(_refusal(body))
 
 
-#: An element of SOAP and XML-RPC that tells of a failure.
-_FAULT: Final = re.compile(rb"<(?:[\w.-]+:)?[Ff]ault[\s/>]")
+_DEEPEST: Final = 64  #: levels of XML
+_DIGITS: Final = 16  #: of a number
+#: An element of SOAP and XML-RPC that tells of a failure, and the namespace of problem documents.
+_FAULT: Final = re.compile(rb"<(?:[\w.-]+:)?[Ff]ault[\s/>]|urn:ietf:rfc:7807")
 
 
 def _refusal(body: bytes) -> tuple[bool, bool]:
     """Whether it says that, and whether it says no more than that no record was changed."""
     if is_xml(body):
-        return _FAULT.search(body) is not None, False
+        return _refusal_in_xml(body)
     if HINT.search(body) is None:
         return False, False
     try:
         return _refusal_in(_TOP.decode(unwrapped(body) or body), 0)
     except (msgspec.DecodeError, RecursionError):
         return False, False  # no object, or none that can be read
+
+
+def _refusal_in_xml(body: bytes) -> tuple[bool, bool]:
+    """The same of XML: of the root, and of what stands alone in it, such as a result of SOAP."""
+    if _FAULT.search(body) is not None or len(body) > MOST:
+        return _FAULT.search(body) is not None, False
+    try:
+        inner = msgspec.json.decode(read_xml_document(body, _DEEPEST, XmlKind.ELEMENTS).content)
+    except VaultError:
+        return False, False
+    refused = unchanged = False
+    while isinstance(inner, dict) and not refused:
+        names = [name for name in inner if not name.startswith(("@", "#")) and name != "Header"]
+        members = {
+            name.removeprefix("@"): _as_member(one) for name, one in inner.items() if name[0] != "#"
+        }
+        level = _refusal_in(_TOP.decode(msgspec.json.encode(members)), 0)
+        refused, unchanged = level[0], unchanged or level[1]
+        inner = inner[names[0]][0] if len(names) == 1 and len(inner[names[0]]) == 1 else None
+    return refused, unchanged and not refused
+
+
+def _as_member(one: Any) -> Any:
+    """An attribute, a text or elements of a name as the member of JSON that an application writes
+    in their place.
+    """
+    if isinstance(one, str):
+        text = one.strip()
+        said = {"true": True, "false": False}
+        return (
+            int(text) if text.isdecimal() and len(text) < _DIGITS else said.get(text.lower(), text)
+        )
+    if isinstance(one, list):
+        return _as_member(one[0]) if len(one) == 1 else [_as_member(each) for each in one]
+    if not isinstance(one, dict):
+        return one
+    inner = {
+        name: _as_member(each) for name, each in one.items() if not name.startswith(("@", "#"))
+    }
+    return inner or (_as_member(one[TEXT]) if isinstance(one[TEXT], str) else "")
 
 
 def _refusal_in(members: dict[str, msgspec.Raw], depth: int) -> tuple[bool, bool]:

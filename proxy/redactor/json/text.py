@@ -44,8 +44,10 @@ JOINTS = str.maketrans("", "", "_-")
 
 
 def loose_name(name: str) -> str:
-    """Fold a name as readers do that translate names, too: no ``_`` and ``-``."""
-    folded = fold_name(name).strip()
+    """Fold a name as readers do that translate names, too: no ``_`` and ``-``, and of letters of
+    another width or style (NFKC) the usual ones.
+    """
+    folded = fold_name(without_format(name)).strip()
     return folded.translate(JOINTS) or folded
 
 
@@ -55,10 +57,11 @@ def fold_all(names: str) -> str:
 
 
 def without_format(name: str) -> str:
-    """The name without signs of no width, byte order marks among them."""
+    """The name in NFKC, without signs of no width, byte order marks among them."""
     if name.isascii():
         return name
-    return "".join(char for char in name if unicodedata.category(char) != "Cf")
+    usual = unicodedata.normalize("NFKC", name)
+    return "".join(char for char in usual if unicodedata.category(char) != "Cf")
 
 
 def needle(name: str) -> bytes:

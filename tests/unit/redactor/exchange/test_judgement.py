@@ -101,6 +101,32 @@ SUCCESSES: tuple[Any, ...] = (
 )
 
 
+ENVELOPE = b"<s:Envelope xmlns:s='u'><s:Header><w:ok xmlns:w='w'>false</w:ok></s:Header><s:Body>%b</s:Body></s:Envelope>"
+XML_REFUSALS = (
+    b"<e><status>error</status></e>", b"<result success='false'/>", b"<errors><error>x</error></errors>",
+    b"<error>x</error>", b"<problem xmlns='urn:ietf:rfc:7807'><title>x</title></problem>", b"<r><code>404</code><message>no</message></r>",
+    b"<problem xmlns='urn:ietf:rfc:7807'><title>no</title><status>403</status></problem>",
+    ENVELOPE % b"<DeleteResponse><DeleteResult><Success>False</Success></DeleteResult></DeleteResponse>",
+    b"<r><deleted>0</deleted></r>", ENVELOPE % b"<s:Fault/>",
+)  # fmt: skip
+XML_SUCCESSES = (
+    b"<e><status>ok</status></e>", b"<result success='true'><errors/></result>", b"<r><errors type='array'/></r>",
+    b"<contact><id>7</id><status>failed</status></contact>", b"<contact id='7'><status>error</status></contact>",
+    ENVELOPE % b"<DeleteResponse><DeleteResult>true</DeleteResult></DeleteResponse>", b"<r/>", b"<r>", b"<e:r:s/>",
+    b"<r><a><status>error</status></a><b/></r>", b"<r><deleted>1</deleted></r>", b"<r xsi:nil='true' xmlns:xsi='u'/>",
+)  # fmt: skip
+
+
+@table("body", XML_REFUSALS)
+def test_a_refusal_of_xml_is_told_at_its_root_or_alone_in_it(body):
+    assert tells_refusal(body)
+
+
+@table("body", XML_SUCCESSES)
+def test_so_it_is_with_no_other_answer_of_xml(body):
+    assert not tells_refusal(body)
+
+
 @table("body", [*REFUSALS, *UNCHANGED])
 def test_a_refusal_is_told_by_the_members_at_the_top(body):
     assert tells_refusal(written(body))

@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.redactor.json.text import escapes, fold_name, needle, without_format
+from proxy.redactor.json.text import escapes, fold_name, loose_name, needle, without_format
 from tests.support.table import table
 
 
@@ -45,3 +45,9 @@ def test_escapes_that_no_plain_name_needs_are_passed_by():
 def test_signs_of_no_width_are_left_out():
     assert without_format("plain") == "plain"
     assert without_format("\ufeffE\u200bmäil\u00ad \u2060") == "Emäil "
+
+
+def test_letters_of_another_width_or_style_are_the_usual_ones():
+    for name in ("ｅmail", "Ｅ＿Ｍａｉｌ", "𝐞mail", "emaⁱl", "\ufeffemail", "ema\u200bil"):
+        assert loose_name(name) == "email"
+    assert loose_name("e\u0308mail") == loose_name("ëmail") == "ëmail"
