@@ -9,7 +9,7 @@ against readings, and the original is forwarded.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -44,6 +44,8 @@ _FRONT_CONTROLLER = re.compile(rb"(?i)[\w-]+\.php\d?")
 _SCRIPT = re.compile(rb"(?is)(.*?/[^/]+\.php\d?)/.")
 #: The parameter by which WordPress is told a path; PHP reads ``_`` in all.
 _ROUTE = re.compile(rb"[ +]*rest[_. +\[]route")
+#: A path of the interface of WordPress, by the usual prefix or by its own namespaces.
+_REST = re.compile(r"(?:.*(/wp-json)/|(.*)/w[pc]/v[0-9]+/)")
 #: Folders in which such an application may lie.
 _FOLDERS = 8
 #: Last segments by which page libraries ask for the data of a page alone: SvelteKit, Qwik, Nuxt,
@@ -252,9 +254,18 @@ def script_of(path: bytes) -> tuple[bytes, bool]:
     return script[1], script[1].lower().endswith(b"/index.php")
 
 
-def paths_in_query(target: bytes) -> list[bytes]:
+def rest_prefix(template: str) -> bytes | None:
+    """What stands before the path of an interface of WordPress, which it serves by a parameter as
+    well; ``None``: it is none of these. A site may call ``/wp-json`` as it likes.
+    """
+    match = _REST.match(template + "/")
+    return None if match is None else (match[1] or match[2]).encode()
+
+
+def paths_in_query(target: bytes, prefixes: Iterable[bytes] = ()) -> list[bytes]:
     """The paths in a query that applications in PHP serve in place of that of the request, each
-    with a query: ``?/contacts`` (CodeIgniter), ``rest_route`` (WordPress), be it in a folder.
+    with a query: ``?/contacts`` (CodeIgniter), ``rest_route`` (WordPress; ``prefixes``: of its
+    interface), be it in a folder.
     """
     path, _, query = target.partition(b"?")
     paths = [query.replace(b"&", b"?", 1)] if query[:1] == b"/" else []
@@ -262,7 +273,7 @@ def paths_in_query(target: bytes) -> list[bytes]:
         name, _, route = part.partition(b"=")
         if _ROUTE.fullmatch(unquote_to_bytes(name)):
             served = unquote_to_bytes(route).replace(b"?", b"%3F") + b"?" + query
-            paths += [before + served for before in (b"/wp-json", b"")]
+            paths += [before + served for before in {b"/wp-json", b"", *prefixes}]
     if not paths:
         return paths
     folders = path.split(b"/")[1 : 1 + _FOLDERS]

@@ -296,6 +296,8 @@ def list_plan(plan: OperationPlan) -> BodyPlan | None:
     answer, operation = plan.response, plan.operation
     if operation.verb is not Verb.READ or operation.response.special or answer is None:
         return None
+    if answer.selection is None:  # of XML
+        return None
     simple = not (answer.anchored or answer.texts or answer.emptied) and answer.id_anchored < 0
     body = operation.response.body
     # an operation with an id in its path is about one record, unless the rule names an array in its

@@ -146,6 +146,7 @@ class Router:
             + self._hostless
             for host in hosts
         }
+        self.rest_routes = {b for s in self._sites.values() for b in s.endpoint.rest_routes}
         everywhere = self._hostless[0] if len(self._sites) == 1 and self._hostless else None
         self._override_answers: dict[int, tuple[bool, bool]] = {}
         #: the one endpoint without host and prefix, which is how most proxies run: nothing to

@@ -254,9 +254,8 @@ class Endpoint:
     cookies: Mapping[str, CookieField] = field(default_factory=dict)  #: that hold values
     caller: CallerRule | None = None  #: how callers prove their roles
     views: tuple[View, ...] = ()  #: their visibility; empty: everything
-    rest_routes: bool = (
-        False  #: whether an operation has a path that WordPress serves by a parameter
-    )
+    #: what stands before the paths of operations that WordPress serves by a parameter
+    rest_routes: frozenset[bytes] = frozenset()
 
     def may_hold_cookies(self, head: bytes) -> bool:
         """Whether one of its cookies may stand in the head of a request: nearly always not."""

@@ -507,6 +507,46 @@ operations:
 """
 
 
+XML = """
+version: 1
+endpoint: {name: app, upstream: "URL"}
+entities: {person: {fields: {name: {kind: name}, born: {kind: date}}}}
+operations:
+  - {match: POST /p, create: person, request: {xml: $.person}, response: {xml: $.person, id: "$['@id']"}}
+  - {match: GET /p, read: person, response: {xml: "$.people.person[*]", id: "$['@id']"}}
+  - {match: "GET /p/{id}", read: person, response: {xml: $.person}}
+"""
+
+
+async def test_answers_of_xml_are_shown_by_every_worker(tmp_path: Path) -> None:
+    stored: list[bytes] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "POST":
+            stored.append((await request.read()).replace(b"<person", b"<person id='1'"))
+        body = (
+            stored[0]
+            if request.path != "/p" or request.method == "POST"
+            else b"<people>%b</people>" % stored[0]
+        )
+        return web.Response(body=body, content_type="text/xml")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with team(tmp_path, "embedded", app=app, text=XML) as instance:
+        sent = "<person><name>Ann &amp; Wexlomere</name><born>1931-02-27</born></person>"
+        shown = sent.replace("<person", "<person id='1'")
+        for _ in range(4):  # each a connection of its own
+            async with aiohttp.ClientSession(headers={"Content-Type": "text/xml"}) as caller:
+                if not stored:
+                    async with caller.post(f"{instance.proxy}/p", data=sent) as said:
+                        assert await said.text() == shown
+                for path, wanted in (("/p/1", shown), ("/p", f"<people>{shown}</people>")):
+                    async with caller.get(instance.proxy + path) as said:
+                        assert (said.status, await said.text()) == (200, wanted)
+    assert b"Wexlomere" not in stored[0]
+
+
 @pytest.mark.slow
 @STORES
 async def test_each_version_of_a_record_of_graphql_is_shown_by_every_worker(

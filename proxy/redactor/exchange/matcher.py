@@ -205,7 +205,7 @@ class Matcher:
         operation = hit.operation if isinstance(hit, Match) else None
         branches = operation.branches if operation is not None else ()
         distinguished = any(one.name == "rest_route" for rule in branches for one in rule.when)
-        for path in () if distinguished else paths_in_query(target):
+        for path in () if distinguished else paths_in_query(target, self.router.rest_routes):
             named = self.router.match(method, host, path, override)
             posted = method.upper() == "POST" and self.router.overridable(host, path)
             if isinstance(named, Match) and named.operation is operation:

@@ -30,6 +30,7 @@ from proxy.redactor.load.vault_questions import order_words, settled_search
 from proxy.redactor.load.views import compile_views
 from proxy.redactor.load.when import check_forks
 from proxy.redactor.load.yaml_tree import RuleFaults, read_tree
+from proxy.redactor.path import rest_prefix
 from proxy.redactor.rules import (
     BodyPlace,
     Entity,
@@ -261,7 +262,12 @@ def _addressed(file: FileRules, joint: Sequence[FileRules]) -> FileRules:
         viewed=any(one.endpoint.views for one in joint),
         cookies=cookie_fields(every_joint),
         ordered=ordered,
-        rest_routes=any("/wp-json/" in op.template for one in joint for op in one.operations),
+        rest_routes=frozenset(
+            before
+            for one in joint
+            for op in one.operations
+            if (before := rest_prefix(op.template)) is not None
+        ),
     )
 
     def addressed(op: Operation) -> Operation:

@@ -76,6 +76,8 @@ def test_a_rule_of_another_endpoint_before_the_same_application_is_not_evaded(
         ("/index.php?rest_route=/users/1", True), ("/?rest_route=/wp/v2/posts", False),
         ("/?x&rest.route=/users/1", True), ("/?%72est%5Froute=/users/1", True),
         ("/?+rest%20route=/users/1", True), ("/?unrest_route=/users/1&y=%20", False),
+        ("/?rest_route=/wp/v2/clients", True), ("/x/?rest_route=/wp/v2/clients", True),
+        ("/?rest_route=/wp/v2/customers", True), ("/?rest_route=/wp/v2/others", False),
         ("/index.php?/other", False), ("/?q=/users/1", False), ("/login?next=/users/1", False),
     ],
 )  # fmt: skip
@@ -83,6 +85,8 @@ def test_a_path_in_the_query_that_an_application_may_serve_is_refused(target, re
     text = rule_text(
         '{match: "GET /users/{id}", read: p}',
         '{match: GET /wp-json/wp/v2/people, read: p, response: {each: "$[*]", id: $.id}}',
+        '{match: GET /api/wp/v2/clients, read: p, response: {each: "$[*]", id: $.id}}',
+        '{match: GET /rest/api/wp/v2/customers, read: p, response: {each: "$[*]", id: $.id}}',
         "{match: GET /, pass: true}",
     )
     rules = Matcher(*matcher_parts(load_text(text)))
