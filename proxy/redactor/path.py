@@ -255,8 +255,8 @@ def script_of(path: bytes) -> tuple[bytes, bool]:
 
 
 def rest_prefix(template: str) -> bytes | None:
-    """What stands before the path of an interface of WordPress, which it serves by a parameter as
-    well; ``None``: it is none of these. A site may call ``/wp-json`` as it likes.
+    """The prefix of a path that WordPress serves by a parameter as well; ``None``: it is none of
+    these. A site may call ``/wp-json`` as it likes.
     """
     match = _REST.match(template + "/")
     return None if match is None else (match[1] or match[2]).encode()
