@@ -81,7 +81,7 @@ async def policies_of(vault: Vault) -> Policies:
     return await open_policies(context.store, context.keyset)
 
 
-def interface(settings: Settings, realm: Administered, shared: SharedServices) -> Services:
+def interface(settings: Settings, environments: Administered, shared: SharedServices) -> Services:
     """Assemble the services of an instance; the caller closes ``functions``.
 
     Raises ``VaultError`` when an installed function cannot be called.
@@ -96,8 +96,8 @@ def interface(settings: Settings, realm: Administered, shared: SharedServices) -
         durations.observe(seconds)
 
     return Services(
-        spaces=realm.spaces,
-        environments=realm,
+        spaces=environments.spaces,
+        environments=environments,
         access=BearerAccess(auth.tokens),
         auth=auth,
         audit=audit,

@@ -177,7 +177,9 @@ def is_front(settings: Settings) -> bool:
     return settings.remote.vault is not None or (worker is not None and worker.role == "front")
 
 
-def _way(settings: Settings) -> Callable[[Callable[[], asyncio.Protocol]], Awaitable[Any]]:
+def _owner_connector(
+    settings: Settings,
+) -> Callable[[Callable[[], asyncio.Protocol]], Awaitable[Any]]:
     """The way to the owner; certificates are read again for each connection."""
     loop, worker, remote = asyncio.get_running_loop(), settings.worker, settings.remote.vault
 
@@ -210,7 +212,8 @@ async def running_front(
         metrics = Metrics()
         patience = _PATIENCE_REMOTE if settings.remote.vault else _PATIENCE
         # a worker has the clock of its owner
-        in_use = FrontRules(_way(settings), patience, None if settings.remote.vault else clock)
+        shared_clock = None if settings.remote.vault else clock
+        in_use = FrontRules(_owner_connector(settings), patience, shared_clock)
         files, load = RuleFiles(settings.rules), partial(load_rules, settings, overrides)
         rules = load()
         in_use.begin(rules)
@@ -224,13 +227,13 @@ async def running_front(
         guard.share(settings.limits.store, hashed)
         applications = Applications(metrics, *upstream_routes(settings))
         spans = open_spans(stack, settings)
-        journal = MeteredAccessLog(metrics, rules, access=settings.log.access, tracer=spans)
+        access_log = MeteredAccessLog(metrics, rules, access=settings.log.access, tracer=spans)
         coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
         stack.callback(write_coverage, settings, coverage)
 
         async def adopt(fresh: RuleSet) -> Any:
             runtime = await in_use.adopt(fresh)
-            journal.announce(fresh)
+            access_log.announce(fresh)
             coverage.announce(fresh)
             return runtime
 
@@ -241,7 +244,7 @@ async def running_front(
             misses=miss_limit(settings, guard, _guessed),
             callers=Callers(await stack.enter_async_context(issuer_outbound(settings)), clock),
         )
-        gateway = Gateway(in_use, journal, options, coverage)
+        gateway = Gateway(in_use, access_log, options, coverage)
         stack.push_async_callback(gateway.close)
         stack.callback(ins.close)
         console = open_console(settings, lambda: in_use.runtime.rules, coverage, reloader.state)

@@ -244,14 +244,14 @@ async def _open(
         return bind_rules(rules, vault, metrics, audit.services, catalog)
 
     in_force = VaultRules(await bind(rules))
-    default = base.realm.spaces[DEFAULT]
+    default = base.environments.spaces[DEFAULT]
     governed = await govern(default.policies, catalog, settings.policies, metrics)
-    journal = MeteredAccessLog(
+    access_log = MeteredAccessLog(
         metrics, rules, access=settings.log.access, tracer=open_spans(stack, settings)
     )
     coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
     stack.callback(write_coverage, settings, coverage)
-    observers = (journal.announce, coverage.announce)
+    observers = (access_log.announce, coverage.announce)
     adopt = RuleChanges(bind, observers, in_force, audit.services, metrics).adopt
     load = partial(load_rules, settings, overrides)
     reloader = Reloader(files, load, adopt, in_force, metrics)
@@ -263,7 +263,7 @@ async def _open(
         misses=miss_limit(settings, guard, guessed),
         callers=Callers(await stack.enter_async_context(issuer_outbound(settings)), clock),
     )
-    gateway = Gateway(in_force, journal, options, coverage)
+    gateway = Gateway(in_force, access_log, options, coverage)
     stack.push_async_callback(gateway.close)
     stack.callback(ins.close)
     started = Running(
@@ -294,7 +294,7 @@ class _Base(NamedTuple):
     catalog: Catalog
     audit: OpenAudit
     auth: AuthorizationServer
-    realm: EnvironmentSet
+    environments: EnvironmentSet
     guard: EdgeGuard
     metrics: Metrics
     clock: Clock
@@ -332,11 +332,11 @@ async def _open_base(
     catalog = await open_schemas(vault, settings.schemas, settings.records)
     stack.push_async_callback(catalog.close)
     opened = opening(settings, store, clock, metrics, contents)
-    realm = EnvironmentSet(book, auth.clients, opened, metrics)
-    stack.push_async_callback(realm.close)
+    environments = EnvironmentSet(book, auth.clients, opened, metrics)
+    stack.push_async_callback(environments.close)
     services = await environment_services(vault, catalog, contents)
-    await realm.start(OpenEnvironment(vault, catalog, services), keysets)
-    parts = (settings, store, vault, catalog, audit, auth, realm, guard, metrics, clock)
+    await environments.start(OpenEnvironment(vault, catalog, services), keysets)
+    parts = (settings, store, vault, catalog, audit, auth, environments, guard, metrics, clock)
     return _Base(*parts, taken_over)
 
 
@@ -344,12 +344,13 @@ async def _listen(
     stack: AsyncExitStack, base: _Base, ins: Listeners, started: Running, states: Sequence[Reload]
 ) -> None:
     """Open the listeners and begin the maintenance of keys and environments."""
-    settings, auth, realm, audit = base.settings, base.auth, base.realm, base.audit
+    settings, auth, environments, audit = base.settings, base.auth, base.environments, base.audit
     guard, metrics = base.guard, base.metrics
-    services = interface(settings, realm, SharedServices(auth, metrics, guard, audit.interface))
+    shared = SharedServices(auth, metrics, guard, audit.interface)
+    services = interface(settings, environments, shared)
     source = key_source(settings.keys)
     places = Places(base.store, source, auth.keys, audit.keys, lambda: audit.log)
-    ring = InstanceKeys(places, lambda: vaults_of(realm.vaults()), metrics)
+    ring = InstanceKeys(places, lambda: vaults_of(environments.vaults()), metrics)
     enter, at = stack.enter_async_context, base.addresses
     services.keys = await enter(ring.running())
     states = (*states, ring.state)
@@ -385,14 +386,14 @@ async def _listen(
     )
     if settings.listen.socket is not None:
         local = vault_app(services)
-        local[LOCAL] = realm.spaces
+        local[LOCAL] = environments.spaces
         await enter(listen_local(settings.listen.socket, local, base.local))
     if "metrics" in at:
         started.metrics = await enter(listen("metrics", at["metrics"], metrics_app(scrape)))
     honeytokens = audit.services.honeytokens.load
-    work(stack, *await follow(base.store, auth, services, (honeytokens, ring.follow, realm)))
+    work(stack, *await follow(base.store, auth, services, (honeytokens, ring.follow, environments)))
     if settings.worker is None or settings.worker.role != "owner":
         proxy = listen("proxy", at["proxy"], started.gateway.server, first=guard.first)
         started.proxy = await enter(proxy)
-    work(stack, realm.run_maintenance(_ROUND), measure(realm.vaults, metrics, _ROUND))
+    work(stack, environments.run_maintenance(_ROUND), measure(environments.vaults, metrics, _ROUND))
     work(stack, keep_keys(auth, _ROUND), ring.run_maintenance(_ROUND), collect_often())

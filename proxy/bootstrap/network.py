@@ -108,7 +108,7 @@ def open_listeners(
         else None
     )
     hsts = tls.hsts // 1000 if tls.secures("vault") else 0
-    proxy, vault = _door(settings, "proxy", certificates), _door(settings, "vault", certificates)
+    proxy, vault = (_acceptor(settings, name, certificates) for name in ("proxy", "vault"))
     for acceptor in (proxy, vault):
         if limit is not None and acceptor is not None and acceptor.preambles is not None:
             acceptor.preambles.admit = limit.counted
@@ -138,7 +138,7 @@ def address_of(settings: Settings, host_port: str) -> str:
     return audiences.first
 
 
-def _door(
+def _acceptor(
     settings: Settings, name: str, certificates: Certificates | None
 ) -> ConnectionAcceptor | None:
     tls = certificates.listeners.get(name) if certificates is not None else None
@@ -193,9 +193,9 @@ def upstream_routes(settings: Settings) -> tuple[Route, dict[str, Route]]:
     Raises ``VaultError`` (BAD_SETTINGS).
     """
     special = {
-        name: _way(own, f"applications.{name}") for name, own in settings.applications.items()
+        name: _route(own, f"applications.{name}") for name, own in settings.applications.items()
     }
-    return _way(settings.upstream, "upstream"), special
+    return _route(settings.upstream, "upstream"), special
 
 
 async def unreachable_applications(rules: RuleSet, patience: float = 3.0) -> list[Endpoint]:
@@ -215,7 +215,7 @@ async def unreachable_applications(rules: RuleSet, patience: float = 3.0) -> lis
     return [one for one, there in zip(rules.endpoints, answers, strict=True) if not there]
 
 
-def _way(upstream: UpstreamSettings, section: str) -> Route:
+def _route(upstream: UpstreamSettings, section: str) -> Route:
     """Return the route to an application.
 
     Raises ``VaultError`` (BAD_SETTINGS) if a file for it cannot be used.

@@ -179,12 +179,10 @@ async def stopped_clients(
 
 
 @asynccontextmanager
-async def stopped_vaults(
-    settings: Settings, record: OfflineChanges | None = None
-) -> AsyncIterator[list[tuple[Vault, Contents]]]:
+async def stopped_vaults(settings: Settings) -> AsyncIterator[list[tuple[Vault, Contents]]]:
     """Records and files of every environment, ``default`` first."""
     async with AsyncExitStack() as stack:
-        store, _, keysets = await stack.enter_async_context(open_offline(settings, record))
+        store, _, keysets = await stack.enter_async_context(open_offline(settings))
         vaults = [
             new_vault(keyset, store, system_clock, unobserved, vault_options(settings, environment))
             for environment, keyset in keysets.items()

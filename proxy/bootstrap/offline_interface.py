@@ -43,11 +43,11 @@ class OfflineInterface:
     def __init__(
         self,
         store: Store,
-        realm: EnvironmentSet,
+        environments: EnvironmentSet,
         audit: "_CommandAuditing",
         connect: ConnectionOpener,
     ) -> None:
-        self._store, self._realm, self._audit = store, realm, audit
+        self._store, self._environments, self._audit = store, environments, audit
         self.connect = connect
 
     async def answer(self, send: Callable[[], _Answer], *, changes: bool) -> _Answer:
@@ -64,7 +64,7 @@ class OfflineInterface:
         self._audit.changes = changes
         answer = await asyncio.to_thread(send)
         if changes:
-            await self._realm.settled()
+            await self._environments.settled()
         return answer
 
 
@@ -114,21 +114,23 @@ async def offline_interface(settings: Settings) -> AsyncIterator[OfflineInterfac
         contents = await open_files(settings, vault, keysets.keys)
         stack.push_async_callback(contents.close)
         opened = opening(settings, store, clock, metrics, contents)
-        realm = EnvironmentSet(book, auth.clients, opened, metrics)
-        stack.push_async_callback(realm.close)
+        environments = EnvironmentSet(book, auth.clients, opened, metrics)
+        stack.push_async_callback(environments.close)
         catalog = await open_schemas(vault, None, settings.records)
         stack.push_async_callback(catalog.close)
         services = await environment_services(vault, catalog, contents)
-        await realm.start(OpenEnvironment(vault, catalog, services), keysets)
+        await environments.start(OpenEnvironment(vault, catalog, services), keysets)
         audit_keys = await AuditKeys(store, keysets[DEFAULT]).load()
         source, log = key_source(settings.keys), lambda: audit.record.log
         places = Places(store, source, auth.keys, audit_keys, log)
-        keys = InstanceKeys(places, lambda: vaults_of(realm.vaults()), metrics, reseals=False)
+        keys = InstanceKeys(
+            places, lambda: vaults_of(environments.vaults()), metrics, reseals=False
+        )
         app = vault_app(
             Services(
-                spaces=realm.spaces,
-                environments=realm,
-                access=OperatorAccess(realm.spaces),
+                spaces=environments.spaces,
+                environments=environments,
+                access=OperatorAccess(environments.spaces),
                 body_limit=settings.limits.body,
                 auth=auth,
                 trusted=Trusted(()),
@@ -140,6 +142,6 @@ async def offline_interface(settings: Settings) -> AsyncIterator[OfflineInterfac
                 egress=EgressPolicy(settings.acl.allow),
             )
         )
-        app[LOCAL] = realm.spaces
+        app[LOCAL] = environments.spaces
         connect = await stack.enter_async_context(own_connections(app))
-        yield OfflineInterface(store, realm, audit, connect)
+        yield OfflineInterface(store, environments, audit, connect)

@@ -62,7 +62,7 @@ def _readers(
 
     Other kinds cannot change while this one runs (``storage.postgres.replicas``).
     """
-    honeytokens, keys, realm = parts
+    honeytokens, keys, environments = parts
 
     async def clients(part: str, environment: str) -> None:
         await auth.clients.read_again(environment, int(part))
@@ -85,7 +85,7 @@ def _readers(
         await keys(environment)
 
     return {
-        **{kind: partial(realm.follow, kind) for kind in realm.followed},
+        **{kind: partial(environments.follow, kind) for kind in environments.followed},
         "clients": clients, "policies": policies, "signing": signing, "approvals": approvals,
         "baits": baits, "keyset": keyset, "next keyset": keyset,
     }  # fmt: skip

@@ -163,7 +163,7 @@ def run(arguments: Arguments) -> int:
             types = with_names(schema, types_of(instance, schema))
             with _text(file, head, arguments) as text:
                 entries = FORMATS[kind].read(text, types)
-                _all(job, translated_records(instance, schema, entries))
+                _import_all(job, translated_records(instance, schema, entries))
     except UnicodeDecodeError:
         raise VaultError(Code.BAD_SETTINGS, f"{file} is not UTF-8: convert it first.") from None
     except ValueError as error:  # the head of a table
@@ -221,12 +221,12 @@ def _begun(file: Path, mark_file: Path, arguments: Arguments, instance: remote.R
     return mark
 
 
-def _all(job: _Job, entries: Iterator[FileRecord]) -> None:
+def _import_all(job: _Job, entries: Iterator[FileRecord]) -> None:
     bar = progress(f"import {job.schema}", None, "records", job.mark.done)
     rest = itertools.islice(entries, job.mark.done, None)
     try:
         while not job.stopped and (batch := list(itertools.islice(rest, _BATCH))):
-            _one(job, batch)
+            _import_batch(job, batch)
             if not job.stopped:
                 job.mark.done += len(batch)
                 command.write_file(job.mark_file, (msgspec.json.encode(job.mark),))
@@ -238,7 +238,7 @@ def _all(job: _Job, entries: Iterator[FileRecord]) -> None:
             job.mark_file.unlink()
 
 
-def _one(job: _Job, batch: list[FileRecord]) -> None:
+def _import_batch(job: _Job, batch: list[FileRecord]) -> None:
     """Store one batch without its invalid records; nothing of it if these stop the import."""
     unread = [entry for entry in batch if entry.record is None]
     _reject(job, [(entry, Detail(f"line {entry.line}", entry.fault)) for entry in unread])

@@ -112,7 +112,7 @@ async def page_of(
     search = _Search(records, query, bounded, limits, asker, Verified(records, bounded.tests))
     if records.gate is not None:
         return await _allowed(search, position)
-    matches = await _looked(search, bounded, None if position is None else position.after)
+    matches = await _matches_of(search, bounded, None if position is None else position.after)
     total = matches.total if position is None else position.total
     records.note_shown([key for key, _ in matches.rendered])
     more = _cursor(search, matches.last, total) if matches.more else None
@@ -132,7 +132,7 @@ class _Search(NamedTuple, Generic[_T]):
     verified: Verified
 
 
-class _Looked(NamedTuple, Generic[_T]):
+class _Matches(NamedTuple, Generic[_T]):
     """A page as it is stored."""
 
     rendered: list[tuple[str | None, _T]]  #: the key of each record, and its rendered form
@@ -147,19 +147,19 @@ class _Looked(NamedTuple, Generic[_T]):
     cut: bool
 
 
-async def _looked(
+async def _matches_of(
     search: _Search[_T], query: Query, after: tuple[ColumnValue, ...] | None
-) -> _Looked[_T]:
+) -> _Matches[_T]:
     for _ in range(PAGE_TRIES):
-        matches = await _once(search, query, after)
+        matches = await _matches_once(search, query, after)
         if matches is not None:
             return matches
     raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
 
 
-async def _once(
+async def _matches_once(
     search: _Search[_T], query: Query, after: tuple[ColumnValue, ...] | None
-) -> _Looked[_T] | None:
+) -> _Matches[_T] | None:
     """A page; ``None`` where a record changed after it was opened for a partial match."""
     records, render = search.records, search.asker.render
     form = render if search.asker.alike else None
@@ -199,7 +199,7 @@ async def _once(
         if rows and busy():
             await give_way()
     cut = stored.more and size < query.limit
-    return _Looked(
+    return _Matches(
         rendered, places, stored.total - left_out, unreadable, size, last, stored.more, cut
     )
 
@@ -235,7 +235,7 @@ async def _allowed(search: _Search[_T], position: _Position | None) -> FoundPage
     # query if everything is allowed
     size, cut = min(query.offset + query.limit, ASKED_AT_ONCE), False
     while len(rendered) < query.limit and not cut:
-        some = await _looked(whole, msgspec.structs.replace(query, offset=0, limit=size), after)
+        some = await _matches_of(whole, msgspec.structs.replace(query, offset=0, limit=size), after)
         readable = await records.permitted([record for _, record in some.rendered])
         further, skipped = readable[max(0, query.offset - skipped) :], skipped + len(readable)
         for record in further[: query.limit - len(rendered)]:

@@ -62,7 +62,7 @@ BUILT_IN_COLUMNS = {
     EXPIRES_AT: "@expires_at",
 }
 
-_NOTHING_OPENED: "Final[Mapping[Like, PartialMatch]]" = {}
+_NO_MATCHES: "Final[Mapping[Like, PartialMatch]]" = {}
 _COMPARES = {Op.GT: Compare.GT, Op.GTE: Compare.GTE, Op.LT: Compare.LT, Op.LTE: Compare.LTE}
 
 
@@ -111,7 +111,7 @@ async def compile_query(
     Raises ``VaultError``: ``TOO_BROAD`` when a partial match would open too many rows;
     ``INVALID_FILTER`` when a text has too few characters left in its normal form.
     """
-    likes = [like for like in _likes(tests) if _opened(records, like)] if tests else []
+    likes = [like for like in _likes(tests) if _sealed_fields(records, like)] if tests else []
     if not likes:
         return CompiledQuery(All(tuple([where_of(records, test) for test in tests])))
     narrow = All(
@@ -125,7 +125,7 @@ async def compile_query(
     # for all partial matches together: a filter of many must not open that many times as much
     left = limits.candidates
     for like in dict.fromkeys(likes):
-        looked = await _look(records, like, narrow, left)
+        looked = await _partial_match(records, like, narrow, left)
         if looked is None:
             raise _too_broad(limits)
         looks[like], candidates = looked
@@ -148,7 +148,7 @@ def _likes(tests: Sequence[Test]) -> list[Like]:
 
 
 def where_of(
-    records: Records, test: Test, looks: Mapping[Like, PartialMatch] = _NOTHING_OPENED
+    records: Records, test: Test, looks: Mapping[Like, PartialMatch] = _NO_MATCHES
 ) -> Where:
     """The condition of a test; ``looks``: what was found by opening rows."""
     if isinstance(test, Equals):
@@ -203,7 +203,7 @@ def text_in_column(records: Records, name: str) -> bool:
     return name != KEY and records.schema.field(name).storage is Storage.INDEXED
 
 
-def _opened(records: Records, like: Like) -> list[str]:
+def _sealed_fields(records: Records, like: Like) -> list[str]:
     """The fields whose rows have to be opened to know."""
     text = folded(like.text)
     hashed = [name for name in like.fields if not text_in_column(records, name)]
@@ -258,7 +258,7 @@ def _candidates(
     return select._replace(counted=not after, most=most)
 
 
-async def _look(
+async def _partial_match(
     records: Records, like: Like, narrow: Where, most: int
 ) -> tuple[PartialMatch, int] | None:
     """Open every row that may contain the text; return the matches and the number opened.
@@ -266,7 +266,7 @@ async def _look(
     ``None``: there are more than ``most``.
     """
     look = PartialMatch(
-        tuple(field_name(records, name) for name in _opened(records, like)),
+        tuple(field_name(records, name) for name in _sealed_fields(records, like)),
         folded(like.text),
         frozenset(),
     )
