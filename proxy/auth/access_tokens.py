@@ -18,7 +18,7 @@ from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import Clock
 from proxy.crypto.aead import RecordAead
 from proxy.crypto.jws import SigningKey, signed_by
-from proxy.errors import Code, VaultError, coded
+from proxy.errors import Code, VaultError
 from proxy.model.rights import Principal, Rights
 from proxy.model.schema import Schema
 from proxy.storage.base import Store
@@ -103,9 +103,7 @@ class SigningKeys:
         return _decode(content) if content else []
 
     async def _write(self, stored: list[_StoredKey]) -> None:
-        try:
-            await self._note.write(_encode(stored))
-        except coded(Code.CONFLICT):
+        if not await self._note.written(_encode(stored)):
             stored = await self._read()  # another process rotated: its keys are as good
         self._adopt(stored)
 

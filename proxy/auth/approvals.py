@@ -13,7 +13,7 @@ import msgspec
 from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import Clock
 from proxy.crypto.client_secrets import new_ident
-from proxy.errors import Code, VaultError, coded
+from proxy.errors import Code, VaultError
 
 #: Requests of one client, and of all, that wait or were decided.
 MOST_OF_ONE: Final = 20
@@ -139,11 +139,8 @@ class Approvals:
     async def _change(self, edit: _Edit) -> None:
         for _ in range(_TRIES):
             current = list(edit(self.listed()))
-            try:
-                await self._note.write(_encode(current))
-            except coded(Code.CONFLICT):
-                await self.load()  # another process was here first
-            else:
+            if await self._note.written(_encode(current)):
                 self._all = current
                 return
+            await self.load()  # another process was here first
         raise VaultError(Code.CONFLICT, "Others decide at the same moment: try again.")

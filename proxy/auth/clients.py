@@ -8,7 +8,7 @@ on: there is no cache that has to run out.
 
 import asyncio
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from proxy.auth.secret_checks import SecretChecks
 from proxy.clock import Clock
 from proxy.crypto.aead import RecordAead
 from proxy.crypto.client_secrets import new_ident
-from proxy.errors import Code, Detail, VaultError, coded
+from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT
 from proxy.model.rights import Principal, Role
 from proxy.storage.base import Store
@@ -352,19 +352,12 @@ class Clients:
             for _ in range(_TRIES):
                 clients = dict(shard.clients)
                 edit(clients)
-                if await self._written(shard, clients):
+                if await shard.note.written(_encode(list(clients.values()))):
                     self._install(shard, clients)
                     return
                 # another process was faster: apply the change to its result
                 await self._read(shard)
             raise VaultError(Code.CONFLICT, "Others change clients at the same moment: try again.")
-
-    async def _written(self, shard: _Shard, clients: Mapping[str, Client]) -> bool:
-        try:
-            await shard.note.write(_encode(list(clients.values())))
-        except coded(Code.CONFLICT):
-            return False
-        return True
 
     async def read_again(self, environment: str, number: int) -> None:
         """Another process has changed clients of that part: they count as they are now."""

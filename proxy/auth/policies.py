@@ -19,7 +19,7 @@ from proxy.auth.access_tokens import Caller
 from proxy.auth.rights import Keyed, excess, firewall, full_rights, granted
 from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
-from proxy.errors import Code, VaultError, coded
+from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, encode_policy
 from proxy.model.rights import FirewallMode, Principal, Rights
 from proxy.model.schema import Schema
@@ -225,19 +225,12 @@ class Policies:
         async with self._writing:
             for _ in range(_TRIES):
                 current = edit(self._policies)
-                if await self._written(current):
+                if await self._note.written(encode_policy(current)):
                     self._install(current)
                     return
                 # another process was faster: apply the change to its result
                 await self.load()
             raise VaultError(Code.CONFLICT, "Others change policies at the same moment: try again.")
-
-    async def _written(self, current: Mapping[str, StoredPolicy]) -> bool:
-        try:
-            await self._note.write(encode_policy(current))
-        except coded(Code.CONFLICT):
-            return False
-        return True
 
     def _install(self, current: Mapping[str, StoredPolicy]) -> None:
         self._policies = dict(current)

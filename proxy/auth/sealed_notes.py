@@ -53,6 +53,14 @@ class SealedNote:
                 raise
             await self._put(content, kind)
 
+    async def written(self, content: bytes) -> bool:
+        """``write`` it; false, and nothing is written, if another process was faster."""
+        try:
+            await self.write(content)
+        except coded(Code.CONFLICT):
+            return False
+        return True
+
     async def _put(self, content: bytes, kind: NewWrite) -> None:
         fresh = _sealed(self._aead, self.name, content)
         await self._store.put_notes((kind(self.name, fresh, self.stored),))
