@@ -253,7 +253,7 @@ async def test_either_and_the_database_are_killed_at_random_and_nothing_is_lost_
         crowd.both = (first, second)
         for one in crowd.both:
             assert await one.start(), one.log.decode()
-        killed = await crowd.survive(partial(crowd.kill_one, server), rounds(6))
+        killed = await crowd.survive(partial(crowd.kill_one, server), rounds(5))
         print(killed, crowd.lives, crowd.counts)
         for one in crowd.both:
             assert await one.stop() == 0, one.log[-3000:].decode()

@@ -22,6 +22,7 @@ from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.rawclient import RawClient, get, post
+from tests.support.rawhttp import Message
 from tests.support.rawserver import OK, RawServer, says
 from tests.support.scraping import FIELD
 from tests.support.secured import TLS_1_2, TLS_1_3, greeted, replace, trusting
@@ -168,17 +169,30 @@ async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_r
             (get("/" + "secret" * 4000), 414, "uri_too_long"),
             (get("/" + "secret" * 20_000), 414, "uri_too_long"),
             (get("/", "X: " + "secret" * 4000), 431, "header_too_large"),
-            (get("/", "X: " + "secret" * 10_000_000), 431, "header_too_large"),
-            (get("/" + "secret" * 10_000_000), 414, "uri_too_long"),
+            (get("/", "X: " + "secret" * 4_000_000), 431, "header_too_large"),
+            (get("/" + "secret" * 4_000_000), 414, "uri_too_long"),
             (get("/", *["X: secret"] * 200), 431, "header_too_large"),
             (get("/", "X : secret"), 400, "bad_request"),
         ]:
             tls = (trusting(authority), "localhost") if secure else ()
-            async with RawClient(port(place), *tls) as caller:
-                answer = await caller.ask(sent)
+            answer = await answered(port(place), sent, *tls)
             told = json.loads(answer.body)
             assert (answer.status, told["status"], told["code"]) == (status, status, code), place
             assert b"secret" not in answer.body
+
+
+async def answered(place: int, request: bytes, *tls: Any) -> Message:
+    """The answer to a request of which little is read. One whose sender stands still for seconds, as
+    on a busy machine, is taken for gone, and sent again.
+    """
+    for last in (False, False, True):
+        try:
+            async with RawClient(place, *tls) as caller:
+                return await caller.ask(request)
+        except ConnectionError:
+            if last:
+                raise
+    raise AssertionError
 
 
 async def test_certificates_change_under_load_and_no_request_fails(

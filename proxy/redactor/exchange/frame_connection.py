@@ -118,6 +118,11 @@ class FrameConnection(asyncio.Protocol):
             self._due = True
             self._loop.call_soon(self._flush)
 
+    def spoke(self) -> bool:
+        """Whether anything came since this was called last."""
+        spoke, self._heard = self._heard, False
+        return spoke
+
     def pause_writing(self) -> None:
         """Read nothing from one that does not take its answers: they would fill the memory."""
         if self._admit is not None and self._transport is not None and self.open:
@@ -141,8 +146,8 @@ class FrameConnection(asyncio.Protocol):
             self.abort()
             return
         unsent = self._transport.get_write_buffer_size()
-        alive = self._heard or unsent < self._unsent
-        silent, self._heard, self._unsent = 0 if alive else silent + 1, False, unsent
+        alive = self.spoke() or unsent < self._unsent
+        silent, self._unsent = 0 if alive else silent + 1, unsent
         if silent < _SILENT:
             self._loop.call_later(LOOK, self._end_if_silent, silent)
             return

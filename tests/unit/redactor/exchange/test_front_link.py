@@ -1,4 +1,5 @@
 import asyncio
+import time
 from typing import Any, cast
 
 import msgspec
@@ -39,6 +40,40 @@ async def test_an_owner_that_says_nothing_is_left(monkeypatch):
         channel = await one.link.channel()
         with pytest.raises(VaultError, match="does not answer"):
             await channel.ask(Fail(99, False))  # of no exchange: nothing is to be told
+
+
+async def test_a_pause_of_this_process_is_no_silence_of_its_owner(monkeypatch):
+    """A front that is stopped for longer than an owner may be silent goes on where it was."""
+    async with fronted(await desk(), patience=5) as one:
+        channel, times = await one.link.channel(), 0
+        monkeypatch.setattr(front_link, "_LOOK", 0.02)
+        monkeypatch.setattr(front_link, "_GONE", 0.1)
+        send = channel.connection.send
+
+        def stopped(message: Any) -> bool:
+            nonlocal times
+            sent, times = send(message), times + 1
+            time.sleep(0.2)  # as a SIGSTOP does, before the answer can be read
+            return sent
+
+        monkeypatch.setattr(channel.connection, "send", stopped)
+        await until(lambda: times > 2 or channel.retired.is_set())
+        assert not channel.retired.is_set()
+
+
+async def test_an_owner_that_answers_others_is_there_and_one_that_says_nothing_is_left(monkeypatch):
+    monkeypatch.setattr(front_link, "_LOOK", 0.01)
+    monkeypatch.setattr(front_link, "_GONE", 0.02)
+    link = front_link.FrontLink(cast("Any", None), 1)
+    channel, looks = front_link.FrontChannel(link), iter([True] * 10 + [False] * 2)
+
+    async def nothing(question: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(channel, "ask", nothing)
+    monkeypatch.setattr(channel.connection, "spoke", lambda: next(looks))
+    assert not await link._speaks(channel)
+    assert list(looks) == []
 
 
 class Timers:
