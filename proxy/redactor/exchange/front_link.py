@@ -95,6 +95,20 @@ class FrontChannel:
         self.begin(question, waiting)
         return await waiting
 
+    async def speaks(self, look: float = _LOOK, gone: float = _GONE) -> bool:
+        """Whether the owner answers a question. It is waited for while anything else comes from it;
+        a pause of this very process counts as one look, however long it is.
+        """
+        answer = asyncio.ensure_future(self.ask(RulesQuestion(self.number(), "")))
+        silent, _ = 0.0, self.connection.spoke()  # before it was asked
+        try:
+            while not answer.done() and silent < gone:
+                await asyncio.wait([answer], timeout=look)
+                silent = 0.0 if self.connection.spoke() else silent + look
+            return answer.done() and answer.exception() is None
+        finally:
+            answer.cancel()
+
     def begin(self, question: Numbered | Ordinary, waiting: AnswerWaiter) -> None:
         """Ask over an open connection; ``waiting`` is told the answer."""
         self.connection.send(question)
@@ -241,27 +255,13 @@ class FrontLink:
     async def _watch(self, channel: FrontChannel) -> None:
         """Until nothing begins there any more; a connection over which nothing comes is ended."""
         while not channel.retired.is_set():
-            if not await self._speaks(channel):
+            if not await channel.speaks():
                 channel.connection.abort()
                 break
             # ``wait_for`` loses a cancellation that comes in the same turn: it never ended then
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
                     await channel.retired.wait()
-
-    async def _speaks(self, channel: FrontChannel) -> bool:
-        """Whether the owner answers a question. It is waited for while anything else comes from it;
-        a pause of this very process counts as one look, however long it is.
-        """
-        answer = asyncio.ensure_future(channel.ask(RulesQuestion(channel.number(), "")))
-        silent, _ = 0.0, channel.connection.spoke()  # before it was asked
-        try:
-            while not answer.done() and silent < _GONE:
-                await asyncio.wait([answer], timeout=_LOOK)
-                silent = 0.0 if channel.connection.spoke() else silent + _LOOK
-            return answer.done() and answer.exception() is None
-        finally:
-            answer.cancel()
 
     async def knows(self, version: str) -> bool:
         """Whether the owner has these rules. Raises ``VaultError`` (VAULT_DOWN)."""

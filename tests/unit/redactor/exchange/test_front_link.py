@@ -42,38 +42,35 @@ async def test_an_owner_that_says_nothing_is_left(monkeypatch):
             await channel.ask(Fail(99, False))  # of no exchange: nothing is to be told
 
 
-async def test_a_pause_of_this_process_is_no_silence_of_its_owner(monkeypatch):
+async def test_a_pause_of_this_process_is_no_silence_of_its_owner():
     """A front that is stopped for longer than an owner may be silent goes on where it was."""
     async with fronted(await desk(), patience=5) as one:
-        channel, times = await one.link.channel(), 0
-        monkeypatch.setattr(front_link, "_LOOK", 0.02)
-        monkeypatch.setattr(front_link, "_GONE", 0.1)
-        send = channel.connection.send
-
-        def stopped(message: Any) -> bool:
-            nonlocal times
-            sent, times = send(message), times + 1
-            time.sleep(0.2)  # as a SIGSTOP does, before the answer can be read
-            return sent
-
-        monkeypatch.setattr(channel.connection, "send", stopped)
-        await until(lambda: times > 2 or channel.retired.is_set())
-        assert not channel.retired.is_set()
+        channel = await one.link.channel()
+        for _ in range(3):
+            speaks = asyncio.ensure_future(channel.speaks(look=0.02, gone=0.1))
+            await asyncio.sleep(0)
+            time.sleep(0.2)  # noqa: ASYNC251  # as a SIGSTOP does
+            assert await speaks
 
 
-async def test_an_owner_that_answers_others_is_there_and_one_that_says_nothing_is_left(monkeypatch):
-    monkeypatch.setattr(front_link, "_LOOK", 0.01)
-    monkeypatch.setattr(front_link, "_GONE", 0.02)
-    link = front_link.FrontLink(cast("Any", None), 1)
-    channel, looks = front_link.FrontChannel(link), iter([True] * 10 + [False] * 2)
+class Busy(front_link.FrontChannel):
+    """A connection whose owner answers others, for so many looks, and never this question."""
 
-    async def nothing(question: object) -> None:
+    looks = 10
+
+    async def ask(self, question: object) -> None:
+        self.connection = cast("Any", self)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(channel, "ask", nothing)
-    monkeypatch.setattr(channel.connection, "spoke", lambda: next(looks))
-    assert not await link._speaks(channel)
-    assert list(looks) == []
+    def spoke(self) -> bool:
+        self.looks -= 1
+        return self.looks > 0
+
+
+async def test_an_owner_that_answers_others_is_there_and_one_that_says_nothing_is_left():
+    channel = Busy(cast("Any", None))
+    assert not await channel.speaks(look=0.01, gone=0.02)
+    assert channel.looks == -1
 
 
 class Timers:
