@@ -23,7 +23,7 @@ from proxy.redactor.message import Media, RawHeaders, classify, is_patch
 from proxy.redactor.named_places import document_path, spared_paths
 from proxy.redactor.rules import Operation, PatchKind
 from proxy.redactor.select import Selection
-from proxy.redactor.xml_documents import XmlKind
+from proxy.redactor.words import DocumentKind
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -217,7 +217,7 @@ class Unnamed:
         """Do so with a document of JSON, or one of XML as JSON. The head of an envelope of SOAP
         passes: it is of transport, and names users of its own.
         """
-        heads = locate(_HEAD, text, depth) if self._xml is XmlKind.ELEMENTS else ()
+        heads = locate(_HEAD, text, depth) if self._xml is DocumentKind.ELEMENTS else ()
         for leaf in self._anywhere.find(text, depth).anchored:
             if text[leaf.start : leaf.end] not in _NO_FIELDS and not any(
                 start <= leaf.start < end for start, end in heads
@@ -234,7 +234,7 @@ class Unnamed:
         Raises ``VaultError`` (UNREADABLE_BODY) where it can be looked for in none of that kind.
         """
         media = classify(headers, body)
-        if media in (Media.OTHER, Media.XML):
+        if media in (Media.OTHER, Media.XML, Media.VOBJECT):
             raise self._refusal("carries a body that is neither JSON nor a form")
         return media
 

@@ -20,7 +20,7 @@ from proxy.redactor import form
 from proxy.redactor.checks import Outline
 from proxy.redactor.json.text import fold_all, fold_name, is_utf8
 from proxy.redactor.json.tree import read_json_value
-from proxy.redactor.message import Media, RawHeaders, Request, classify, read_text
+from proxy.redactor.message import Media, RawHeaders, Request, classify, media_of, read_text
 from proxy.redactor.multipart import form_parts, is_multipart
 from proxy.redactor.named_places import deepest, document_path, inner_calls, spared_paths
 from proxy.redactor.path_template import parse_template
@@ -31,7 +31,7 @@ from proxy.redactor.select import Selection
 from proxy.redactor.xml_documents import read_xml_document
 
 _IN_BODY = {
-    ConditionSource.BODY: (Media.JSON, Media.XML),
+    ConditionSource.BODY: (Media.JSON, Media.XML, Media.VOBJECT),
     ConditionSource.FORM: (Media.FORM, Media.MULTIPART),
 }
 #: Bodies in which an application may look for what stands in its address, too.
@@ -57,13 +57,12 @@ class Fork:
         operations = [one for one in self.branches if isinstance(one, Operation)]
         self._spared = [path for one in operations for path in spared_paths(one)]
         bodies = (one.request.body for one in operations)
-        self._xml = next((one.xml for one in bodies if one is not None and one.xml), None)
+        #: how a document is read that is no JSON, by its kind
+        self._kinds = {media_of(one.xml): one.xml for one in bodies if one is not None and one.xml}
         self._selections = {
             media: (Selection(None, (), paths, nested=True, spared=self._spared), outline)
-            for media, paths in (
-                (Media.JSON, self._paths),
-                (Media.XML, [document_path(path, self._xml) for path in self._paths]),
-            )
+            for media, kind in {Media.JSON: None, **self._kinds}.items()
+            for paths in ([document_path(path, kind) for path in self._paths],)
             for outline in (Outline(None, (), paths),)
         }
         self._members = self._names(ConditionSource.FORM)
@@ -107,8 +106,8 @@ class Fork:
         conditions = [one for branch in branches for one in branch.when if one.source in _IN_BODY]
         media = _kind(request.headers, request.body)
         read = any(media in _IN_BODY[one.source] for one in conditions) and (
-            self._xml is not None
-            if media is Media.XML
+            media in self._kinds
+            if media in (Media.XML, Media.VOBJECT)
             else media is not Media.FORM or request.body.lstrip()[:1] not in form.OTHER_KINDS
         )
         stated = self._stated(request, media) if read else {}
@@ -148,8 +147,8 @@ class Fork:
     def _stated(self, request: Request, media: Media) -> _Stated:
         stated: dict[_Position, list[Value]] = {}
         body, depth = request.body, self._limits.json_depth
-        if media is Media.XML and self._xml is not None:
-            body, depth = read_xml_document(body, depth, self._xml).content, deepest(depth)
+        if (kind := self._kinds.get(media)) is not None:
+            body, depth = read_xml_document(body, depth, kind).content, deepest(depth)
             if any(map(self._asks_for, inner_calls(body, depth))):
                 raise _unclear("holds several calls, some of which rules ask for one by one")
         if media in self._selections:

@@ -20,7 +20,6 @@ from proxy.offload import BRIEF, SMALL
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import native_code
 from proxy.redactor.message import RawHeaders, Request, Spellings
-from proxy.redactor.pages import is_xml
 from proxy.redactor.passed_places import PassedParts, cut_out, without_passed
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.redact import BodyObject
@@ -30,6 +29,7 @@ from proxy.redactor.value_scan import (
     INSIDE,
     LONG_BODY,
     LongPart,
+    is_escaped,
     suspects,
     takes_long,
     text_readings,
@@ -200,7 +200,7 @@ class Guard:
         if not values:
             return
         body, content, parts = sent.body, rest, list[LongPart]()
-        if len(body) >= LONG_BODY and len(values) <= FEW_VALUES and not is_xml(body):
+        if len(body) >= LONG_BODY and len(values) <= FEW_VALUES and not is_escaped(body):
             content, parts = unswapped(body, spans, values)
         elif content is None:
             content = rest = cut_out(body, spans)
@@ -255,7 +255,7 @@ class Guard:
             self._latest = sent.target, sent.headers, head
         holds = content.find  # ``in`` asks first whether it is a number, and takes longer for that
         plus = holds(b"+") >= 0 and sent.body[:1] not in b"{["
-        if plus or holds(b"\\") >= 0 or holds(b"%") >= 0 or is_xml(content):
+        if plus or holds(b"\\") >= 0 or holds(b"%") >= 0 or is_escaped(content):
             content = b"\n".join(text_readings(content))
         return b"%b\n\n%b\n" % (head, content)
 

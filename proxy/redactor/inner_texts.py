@@ -21,6 +21,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.redactor import form
 from proxy.redactor.checks import Outline
+from proxy.redactor.content_lines import Layer
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, read_text, write_text
 from proxy.redactor.pages import is_markup, opens_tag, references, text
@@ -93,35 +94,20 @@ _SPELLINGS = {Media.JSON: JSON_TEXT, Media.FORM: URL_VALUE, Media.MULTIPART: PAR
 _MOST_INNER = 1 << 20
 
 
-class InnerText:
-    """A document in a text: its bytes, and where each of them stands outside."""
+class InnerText(Layer):
+    """A document in a text."""
 
     def __init__(self, name: str, at: tuple[bytes, int, int], spelling: Spelling) -> None:
-        data, start, end = at
+        _, start, end = at
         if end - start > _MOST_INNER:
             raise VaultError(Code.TOO_LARGE, f"The text of '{name}' is too long.")
+        super().__init__(at, spelling.escaped, spelling.decode)
         self._spelling = spelling
-        self._ends = [0]  #: behind each escape
-        self._outside = [start]
-        pieces: list[bytes] = []
-        reached, size = start, 0
-        for escape in spelling.escaped.finditer(data, start, end):
-            char = spelling.decode(escape[0])
-            pieces += (data[reached : escape.start()], char)
-            size += escape.start() - reached + len(char)
-            reached = escape.end()
-            self._ends.append(size)
-            self._outside.append(reached)
-        self.content = b"".join([*pieces, data[reached:end]])
 
-    def outside(self, start: int, end: int, write: Write) -> tuple[int, int, Write]:
+    def stretch(self, start: int, end: int, write: Write) -> tuple[int, int, Write]:
         """A stretch of the document as one of the text round it; how a value is written there."""
         outer = partial(_written_twice, self._spelling.write, write)
-        return self._offset(start), self._offset(end), outer
-
-    def _offset(self, at: int) -> int:
-        before = bisect_right(self._ends, at) - 1
-        return self._outside[before] + at - self._ends[before]
+        return self.outside(start), self.outside(end), outer
 
 
 def _written_twice(outer: Write, inner: Write, token: Value) -> bytes:
@@ -175,7 +161,7 @@ class TextPlan:
             values = [
                 one._replace(start=start, end=end, write=write)
                 for one in self._inside(inner.content, depth)
-                for start, end, write in (inner.outside(one.start, one.end, one.write),)
+                for start, end, write in (inner.stretch(one.start, one.end, one.write),)
             ]
         except VaultError as error:
             if self._outline is not None or error.code not in _UNREADABLE:

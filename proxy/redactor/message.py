@@ -12,6 +12,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.redactor import form, xml_documents
 from proxy.redactor.json import tree
+from proxy.redactor.words import DocumentKind
 
 #: Header fields in the order and spelling they came; repeated names stay repeated.
 RawHeaders = tuple[tuple[bytes, bytes], ...]
@@ -116,6 +117,7 @@ class Media(enum.Enum):
     MULTIPART = "multipart"
     CSV = "csv"  #: likewise, to those whose rule names its columns
     XML = "xml"  #: ``application/xml``, ``text/xml`` and every ``+xml`` type
+    VOBJECT = "vobject"  #: ``text/vcard``, ``text/calendar``: content lines of RFC 6350 and 5545
     OTHER = "other"  #: a body of any other kind, or of none that is named
     NONE = "none"  #: no body
 
@@ -153,6 +155,9 @@ def classify(headers: RawHeaders, body: bytes) -> Media:
     return _OTHER if declared is None else _kind(declared)
 
 
+_CONTENT_LINES: Final = (b"text/vcard", b"text/calendar", b"text/x-vcard", b"text/directory")
+
+
 @lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each
 def _kind(value: bytes) -> Media:
     match = _TYPE.match(value)
@@ -165,6 +170,8 @@ def _kind(value: bytes) -> Media:
         media = Media.FORM
     elif essence in (b"application/xml", b"text/xml") or essence.endswith(b"+xml"):
         media = Media.XML
+    elif essence in _CONTENT_LINES:
+        media = Media.VOBJECT
     else:
         media = Media.OTHER
     parameters, rest = _parameters(value[match.end() :])
@@ -180,6 +187,16 @@ def _kind(value: bytes) -> Media:
             Code.UNREADABLE_BODY, "The body is in another charset than UTF-8: send it in UTF-8."
         )
     return media
+
+
+def media_of(kind: DocumentKind) -> Media:
+    """The kind of a body that is such a document."""
+    return Media.VOBJECT if kind is DocumentKind.VOBJECT else Media.XML
+
+
+def says_vobject(declared: bytes | None) -> bool:
+    """Whether a body is a card or a calendar by its type."""
+    return (declared or b"").partition(b";")[0].strip().lower() in _CONTENT_LINES
 
 
 def _parameters(text: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -296,6 +313,7 @@ CODECS: Mapping[Media, Codec] = {
     Media.FORM: Codec(form.read_value, form.write_value),
     Media.MULTIPART: Codec(read_text, write_text),
     Media.XML: Codec(xml_documents.text_value, xml_documents.write_xml_text),
+    Media.VOBJECT: Codec(read_text, write_text),
 }
 
 

@@ -8,7 +8,8 @@ from proxy.model.schema import Path, PathStep
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.json.walk import locate
 from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation
-from proxy.redactor.xml_documents import LONE, TEXT, XmlKind
+from proxy.redactor.words import DocumentKind
+from proxy.redactor.xml_documents import LONE, TEXT
 
 #: Stands in a place where the objects are: an array there means each of its elements.
 OBJECT: Final = None
@@ -51,7 +52,7 @@ def spared_paths(operation: Operation) -> list[Path]:
             steps = ((step,) if step is not OBJECT else array for step in named if step != PASSED)
             spared.append(sum(steps, ()))
     body = operation.request.body
-    elements = body is not None and body.xml is XmlKind.ELEMENTS
+    elements = body is not None and body.xml is not None and body.xml.nests
     return list(map(steps_in, spared)) if elements else spared
 
 
@@ -79,9 +80,9 @@ def deepest(levels: int) -> int:
     return 4 * levels + 4
 
 
-def document_path(path: Path, kind: XmlKind | None) -> Path:
+def document_path(path: Path, kind: DocumentKind | None) -> Path:
     """The way of a place through the JSON that a document of this kind is read as."""
-    return steps_in(path) if kind is XmlKind.ELEMENTS else path
+    return steps_in(path) if kind is not None and kind.nests else path
 
 
 def is_last(step: str) -> bool:
@@ -133,7 +134,7 @@ def in_document(
     """The same places in the JSON that a document of XML is read as; ``strict``: with the texts of
     elements on the way.
     """
-    if body.xml is not XmlKind.ELEMENTS:
+    if body.xml is None or not body.xml.nests:
         return replace(body, xml=None), ident
     objects = steps_in(body.objects or (), text=False)
     fields = {name: steps_in(path) for name, path in body.fields.items()}

@@ -15,14 +15,13 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path
 from proxy.redactor.checks import Emptied, Outline, Unnamed, UnnamedInMessage
 from proxy.redactor.inner_texts import TextPlan
-from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
+from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header, media_of
 from proxy.redactor.named_places import in_document, spared_paths
 from proxy.redactor.path_template import leads_to
 from proxy.redactor.request_rules import PassPlaces, RedirectSuccess, TextPlace
 from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation, ResponseRule, Stream, Verb
 from proxy.redactor.select import Selection
-from proxy.redactor.words import Absent
-from proxy.redactor.xml_documents import XmlKind
+from proxy.redactor.words import Absent, DocumentKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class BodyPlan:
     #: plans of texts of JSON, in place of field names
     texts: Mapping[str, TextPlan] = field(default_factory=dict)
     passed: PassPlaces = field(default_factory=PassPlaces)
-    kind: XmlKind | None = None  #: how a document of XML is read
+    kind: DocumentKind | None = None  #: how a document of XML is read
     xml: "BodyPlan | None" = None  #: the places in the JSON that it is read as
 
 
@@ -111,7 +110,7 @@ def body_plan(
         inner = body_plan(*in_document(spots, ident, strict=of is not None), of=of)
         if inner is None:
             return None
-        named = frozenset({Media.XML})
+        named = frozenset({media_of(spots.xml)})
         return replace(inner, selection=None, named=named, kind=spots.xml, xml=inner)
     in_body = ident is not None and ident.source is IdSource.BODY
     in_form = ident is not None and ident.source is IdSource.FORM
@@ -287,7 +286,8 @@ def _address_pattern(template: str) -> tuple[re.Pattern[str], str]:
     _, _, after = rest.partition("}")
     before, after = re.escape(before), re.escape(after)
     if not value:
-        return re.compile(f"{before}([^/]+){after}/?"), ""
+        segments = "(.+?)" if "*}" in path else "([^/]+)"
+        return re.compile(f"{before}{segments}{after}/?"), ""
     return re.compile(f"{re.escape(path.rstrip('/'))}/?[?]{before}(.+){after}"), parameter
 
 

@@ -3,7 +3,7 @@
 Pure functions on bytes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -58,6 +58,8 @@ class ParsedBody(msgspec.Struct):
     hiding: bool = False
     #: how values are written inside of texts, by where each begins
     writers: dict[int, Write] = {}
+    #: what is still done to the body when its values are in their places
+    finish: Callable[[bytes], bytes] | None = None
 
 
 def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> ParsedBody:
@@ -381,6 +383,7 @@ def _other_kind(plan: BodyPlan, operation: Operation) -> VaultError:
         Media.MULTIPART: "multipart/form-data",
         Media.CSV: "text/csv",
         Media.XML: "application/xml",
+        Media.VOBJECT: "text/vcard or text/calendar",
     }
     expected = " or ".join(text for kind, text in types.items() if kind in plan.named)
     return VaultError(

@@ -112,7 +112,8 @@ def rewritten(
         (spot.start, spot.end, b"=" + text if spot.bare else text)
         for spot, text in zip(spots, texts, strict=True)
     ]
-    written = Written(splice(content, [*edits, *more] if more else edits), counts)
+    spliced = splice(content, [*edits, *more] if more else edits)
+    written = Written(spliced if body.finish is None else body.finish(spliced), counts)
     if len(spots) > FEW:
         free(edits, spots, changed, texts)
     return written

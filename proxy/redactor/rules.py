@@ -23,8 +23,7 @@ from proxy.redactor.request_rules import (
 )
 from proxy.redactor.validation import FieldCheck
 from proxy.redactor.views import CallerRule, View
-from proxy.redactor.words import RequestWords, ResponseWords
-from proxy.redactor.xml_documents import XmlKind
+from proxy.redactor.words import DocumentKind, RequestWords, ResponseWords
 from proxy.tokenization.base import Shape
 from proxy.tokenization.mask import Mask
 
@@ -148,7 +147,7 @@ class BodyPlace:
     csv: Mapping[str, str] = field(default_factory=dict)
     part: str = ""  #: the part of a form that is the CSV file; empty: the whole body is
     texts: tuple[TextPlace, ...] = ()  #: texts that are documents of JSON
-    xml: XmlKind | None = None  #: the places are those of a document of XML, and of no JSON
+    xml: DocumentKind | None = None  #: the places are those of a document of XML, and of no JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from json import JSONDecoder
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from proxy.redactor.content_lines import is_content_lines, line_readings
 from proxy.redactor.json.native import native_code
 from proxy.redactor.pages import is_xml, xml_readings
 
@@ -333,11 +334,18 @@ def _coded_forms(raw: bytes) -> list[bytes]:
     return coded
 
 
+#: Matches a part that may spell values as XML, or as content lines do.
+is_escaped = re.compile(rb"[\xef\xbb\xbf \t\r\n]*+(?:<|(?i:BEGIN:V))").match
+
+
 def text_readings(part: bytes) -> list[bytes]:
-    """A part of a request, and with the escapes of JSON and percent-encoding undone."""
+    """A part of a request, and with its escapes and percent-encoding undone."""
     text_readings = [part]
     if is_xml(part):
         text_readings += xml_readings(part)
+        part = b"\n".join(text_readings)
+    elif is_content_lines(part):
+        text_readings += line_readings(part)
         part = b"\n".join(text_readings)
     if b"\\" in part:
         part = _without_escapes(part)

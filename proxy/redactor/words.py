@@ -11,6 +11,19 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 
+class DocumentKind(enum.StrEnum):
+    """The reading of a document: elements, the values of a call, or the lines of cards."""
+
+    ELEMENTS = "xml"
+    CALL = "xmlrpc"
+    VOBJECT = "vobject"
+
+    @property
+    def nests(self) -> bool:
+        """Whether places in it are those of elements."""
+        return self is not DocumentKind.CALL
+
+
 class Absent(enum.StrEnum):
     """A declared field that an update does not carry."""
 

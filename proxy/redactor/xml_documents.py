@@ -8,9 +8,9 @@ not in one piece (elements or comments stand in it) is an array there, and an el
 and no document with a DTD. Source: XML 1.0 (2.4, 2.7, 2.11, 4.1), Namespaces in XML, XML-RPC.
 """
 
-import enum
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 from xml.parsers import expat
@@ -19,7 +19,9 @@ import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
+from proxy.redactor.content_lines import Built, Element, Layer, LineReader, Piece, is_content_lines
 from proxy.redactor.json.text import is_utf8
+from proxy.redactor.words import DocumentKind
 
 _WHITE: Final = b" \t\r\n"
 _BLANK: Final = " \t\r\n"
@@ -37,27 +39,18 @@ _LINES: Final = re.compile("\r\n?")
 _SPECIAL: Final = re.compile(r"[&<>\r]|\A[ \t\n]+|(?<![ \t\n])[ \t\n]+\Z")
 _QUOTED: Final = re.compile("[&<>\"'\t\n\r]")
 _SIGNS: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+#: The same of a part of a text; and what a text spells otherwise than it means it.
+_INNER: Final = re.compile(r"[&<>\r]")
+_BREAK: Final = re.compile(rb"\r\n?")
+_SPELLED: Final = re.compile(rb"\r\n?|&(?:#x[0-9A-Fa-f]+|#[0-9]+|amp|lt|gt|quot|apos);")
+#: Elements whose text is a card or a calendar (RFC 6352, RFC 4791).
+_CARDS: Final = ("address-data", "calendar-data")
 _UNFIT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _UTF8: Final = ("", "utf-8", "utf8", "us-ascii", "ascii")
 _DEEPEST: Final = 800  #: levels of elements, each of which takes a call
 #: Namespaces by which an element stands for another one: XInclude, and SOAP 1.2 (part 2, 3.1.5).
 _INCLUDING: Final = "http://www.w3.org/2001/XInclude"
 _REFERRING: Final = "http://www.w3.org/2003/05/soap-encoding"
-
-
-class XmlKind(enum.StrEnum):
-    """The reading of a document: its elements, or the values of a call."""
-
-    ELEMENTS = "xml"
-    CALL = "xmlrpc"
-
-
-class Piece(NamedTuple):
-    """The bytes of a text, and how another one is written there."""
-
-    start: int
-    end: int
-    write: Callable[[Value], bytes]
 
 
 class Document(NamedTuple):
@@ -72,31 +65,12 @@ def _unreadable(what: str) -> VaultError:
     return VaultError(Code.UNREADABLE_BODY, f"The XML {what}.")
 
 
-# Reading.
-
-
-class _Element:
-    """An element while it is read. ``odd``: a comment or an instruction stands in it."""
-
-    __slots__ = ("attributes", "body", "children", "name", "nil", "odd", "tag", "text")
-
-    def __init__(self, tag: bytes, name: str, body: int) -> None:
-        self.tag, self.name, self.body = tag, name, body
-        self.attributes: list[tuple[str, str, Piece]] = []
-        self.children: list[tuple[_Element, str, Piece | None]] = []
-        self.nil = self.odd = self.text = False
-
-
-#: An element that ended: itself, its text, and where that is in one piece.
-_Ended = tuple[_Element, str, Piece | None]
-
-
 class _Reader:
     """Reads one document by the events of the parser. ``depth``: levels of elements at most."""
 
     def __init__(self, body: bytes, depth: int) -> None:
-        self._body, self._depth = body, min(depth, _DEEPEST)
-        self._open = [_Element(b"", "", 0)]
+        self._body, self._depth = body, depth
+        self._open = [Element("")]
         self._ids, self._references, self._spaces = set[str](), set[str](), set[str]()
         parser = self._parser = expat.ParserCreate("utf-8")
         parser.ordered_attributes = parser.buffer_text = True
@@ -107,7 +81,7 @@ class _Reader:
         parser.CharacterDataHandler = self._text
         parser.CommentHandler = parser.ProcessingInstructionHandler = self._interrupted
 
-    def root(self) -> _Ended:
+    def root(self) -> Built:
         """The root element. Raises ``VaultError`` (UNREADABLE_BODY, TOO_LARGE)."""
         body, line = self._body, 0
         if not is_utf8(body) or b"\0" in body:  # the parser would read UTF-16, too
@@ -143,7 +117,7 @@ class _Reader:
         local = _local(name)
         if tag is None or local == "EncryptedData":
             raise _unreadable("is encrypted, or has a tag that cannot be read")
-        one = _Element(tag[1], local, tag.end())
+        one = Element(local, tag[1], tag.end())
         written = list(_ATTRIBUTE.finditer(self._body, *tag.span(2)))
         if len(written) * 2 != len(attributes):
             raise _unreadable("has a tag that cannot be read")
@@ -158,7 +132,7 @@ class _Reader:
             raise _unreadable("includes other documents (XInclude)")
         self._open.append(one)
 
-    def _attribute(self, one: _Element, named: tuple[str, str], span: tuple[int, int]) -> None:
+    def _attribute(self, one: Element, named: tuple[str, str], span: tuple[int, int]) -> None:
         name, text = named
         one.nil |= name == "nil" and text in ("true", "1")
         if name in ("href", "ref"):
@@ -178,9 +152,26 @@ class _Reader:
         one, end = self._open.pop(), self._parser.CurrentByteIndex
         whole = not (one.children or one.odd)
         text, piece = self._content(one, end) if whole else ("", None)
+        if one.name in _CARDS and piece is not None and (cards := self._cards(text, piece)):
+            text, piece = "", None
+            next((at for at in self._open[::-1] if at.name == "response"), one).children += cards
+        elif one.name == "prop-filter":  # of a search: by the name of the property
+            named = [str(text).upper() for name, text, _ in one.attributes if name == "@name"]
+            inner = Element("".join(named))
+            inner.children, one.children = one.children, [(inner, "", None)]
         self._open[-1].children.append((one, text, piece))
 
-    def _content(self, one: _Element, end: int) -> tuple[str, Piece]:
+    def _cards(self, text: str, piece: Piece) -> list[Built]:
+        """The components of a text that is a card; none: another one, or it cannot be read."""
+        section, at = piece.write is _write_section, (self._body, piece.start, piece.end)
+        layer = Layer(at, _BREAK if section else _SPELLED, lambda one: _unescaped(one).encode())
+        if layer.content == text.encode() and is_content_lines(layer.content):
+            write = _write_section if section else partial(_write, _INNER)
+            with suppress(VaultError):
+                return LineReader(layer.content.rstrip(), self._depth, (layer, write)).components()
+        return []
+
+    def _content(self, one: Element, end: int) -> tuple[str, Piece]:
         """The text between two tags without the white space round it, and its place."""
         start, body = one.body, self._body
         if start == end and body[end - 2 : end] == b"/>":
@@ -256,9 +247,6 @@ def _write_element(name: bytes, value: Value) -> bytes:
     return b">%b</%b>" % (write_xml_text(value), name) if value.text else b"/>"
 
 
-# Writing the JSON.
-
-
 class _Writer:
     """Writes a document as JSON. ``pieces``: texts by where they begin there."""
 
@@ -271,20 +259,33 @@ class _Writer:
         self.parts.append(part)
         self._size += len(part)
 
-    def _string(self, text: str, piece: Piece) -> None:
+    def _string(self, text: str | list[str], piece: Piece) -> None:
         self.pieces[self._size] = piece
         self._add(msgspec.json.encode(text))
 
     def _name(self, name: str, comma: bool) -> None:
         self._add(b",%b:"[not comma :] % msgspec.json.encode(name))
 
-    def document(self, root: _Ended) -> None:
-        """The object whose one member is the root element."""
-        self._add(b"{%b:[" % msgspec.json.encode(root[0].name))
-        self._element(root)
-        self._add(b"]}")
+    def document(self, roots: Sequence[Built]) -> None:
+        """The object whose members are these elements."""
+        self._add(b"{")
+        self._elements(roots)
+        self._add(b"}")
 
-    def _element(self, ended: _Ended) -> None:
+    def _elements(self, elements: Sequence[Built], *, comma: bool = False) -> None:
+        """The members of an object that are elements; ``comma``: behind another one."""
+        called: dict[str, list[Built]] = {}
+        for one in elements:
+            called.setdefault(one[0].name, []).append(one)
+        for name, some in called.items():
+            self._name(name, comma)
+            comma = True
+            for number, one in enumerate(some):
+                self._add(b"," if number else b"[")
+                self._element(one)
+            self._add(b"]")
+
+    def _element(self, ended: Built) -> None:
         one, text, piece = ended
         if one.nil and len(one.attributes) == 1 and piece is not None and not text:
             self._add(b"null")
@@ -294,25 +295,20 @@ class _Writer:
         self._add(b'{"%b":%b,' % (LONE.encode(), msgspec.json.encode(lone)))
         for name, content, where in one.attributes:
             self._name(name, False)
-            self._string(content, where)
+            if where is None:
+                self._add(msgspec.json.encode(content))
+            else:
+                self._string(content, where)
             self._add(b",")
         self._name(TEXT, False)
         if piece is None:
             self._add(b"[0]" if one.text else b"[]")
         else:
             self._string(text, piece)
-        children: dict[str, list[_Ended]] = {}
-        for child in one.children:
-            children.setdefault(child[0].name, []).append(child)
-        for name, some in children.items():
-            self._name(name, True)
-            for number, child in enumerate(some):
-                self._add(b"," if number else b"[")
-                self._element(child)
-            self._add(b"]")
+        self._elements(one.children, comma=True)
         self._add(b"}")
 
-    def call(self, root: _Ended) -> None:
+    def call(self, root: Built) -> None:
         """An object with ``methodName``, ``params`` and ``fault``, as far as they are there."""
         if root[0].name not in ("methodCall", "methodResponse"):
             raise _no_call()
@@ -330,14 +326,14 @@ class _Writer:
                     raise _no_call()
         self._add(b"}")
 
-    def _list(self, values: Sequence[_Ended]) -> None:
+    def _list(self, values: Sequence[Built]) -> None:
         self._add(b"[")
         for number, value in enumerate(values):
             self._add(b"," if number else b"")
             self._value(value)
         self._add(b"]")
 
-    def _value(self, value: _Ended) -> None:
+    def _value(self, value: Built) -> None:
         """A ``<value>``: the element of a type in it, or a text."""
         if value[0].name != "value":
             raise _no_call()
@@ -371,20 +367,20 @@ def _no_call() -> VaultError:
     return _unreadable("is no call of XML-RPC as its specification has it")
 
 
-def _elements(ended: _Ended) -> Sequence[_Ended]:
+def _elements(ended: Built) -> Sequence[Built]:
     """The elements in one that holds elements alone."""
     if ended[1] or ended[0].text:
         raise _no_call()
     return ended[0].children
 
 
-def _some(elements: Sequence[_Ended], number: int) -> Sequence[_Ended]:
+def _some(elements: Sequence[Built], number: int) -> Sequence[Built]:
     if len(elements) != number:
         raise _no_call()
     return elements
 
 
-def _only(ended: _Ended, name: str, inner: str = "value") -> _Ended:
+def _only(ended: Built, name: str, inner: str = "value") -> Built:
     """The one element in one of that name."""
     (one,) = _some(_elements(ended), 1)
     if ended[0].name != name or one[0].name != inner:
@@ -392,8 +388,13 @@ def _only(ended: _Ended, name: str, inner: str = "value") -> _Ended:
     return one
 
 
-def read_xml_document(body: bytes, depth: int, kind: XmlKind) -> Document:
+def read_xml_document(body: bytes, depth: int, kind: DocumentKind) -> Document:
     """A document as JSON. Raises ``VaultError``: UNREADABLE_BODY, TOO_LARGE."""
-    root, writer = _Reader(body, depth).root(), _Writer()
-    (writer.call if kind is XmlKind.CALL else writer.document)(root)
+    writer, levels = _Writer(), min(depth, _DEEPEST)
+    if kind is DocumentKind.CALL:
+        writer.call(_Reader(body, levels).root())
+    elif kind is DocumentKind.VOBJECT:
+        writer.document(LineReader(body, levels).components())
+    else:
+        writer.document([_Reader(body, levels).root()])
     return Document(b"".join(writer.parts), writer.pieces)

@@ -70,6 +70,7 @@ from proxy.redactor.load import parsers, sources
 from proxy.redactor.message import Request
 from proxy.redactor.search import expressions
 from proxy.redactor.select import Selection
+from proxy.redactor.words import DocumentKind
 from proxy.storage.postgres.address import parse_address
 from proxy.telemetry import tracing
 from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, mask, normalize, sealed, strategy
@@ -430,7 +431,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "redactor.form:read_value": lambda text: form.read_value(_bytes(text)),
     "redactor.form:loosely": form.loosely,
     "redactor.xml_documents:read_xml_document": lambda text: xml_documents.read_xml_document(
-        b"<a>%b</a>" % _bytes(text), 64, xml_documents.XmlKind.ELEMENTS
+        b"<a>%b</a>" % _bytes(text), 64, DocumentKind.ELEMENTS
     ),
     "redactor.json.tree:read_json_value": lambda text: json_codec.read_json_value(
         _bytes('"' + text + '"')

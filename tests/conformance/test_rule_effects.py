@@ -31,6 +31,8 @@ EXERCISED: dict[Word, str] = {
     ("field", "stored"): "tests/unit/redactor/load/test_entities.py::test_the_schema_of_the_vault_follows_find_and_stored",
     ("request", "xml"): XML + "test_the_application_gets_tokens_and_the_caller_people",
     ("response", "xml"): XML + "test_the_application_gets_tokens_and_the_caller_people",
+    ("request", "vobject"): XML + "test_cards_are_swapped_and_turned_back",
+    ("response", "vobject"): XML + "test_cards_are_swapped_and_turned_back",
     ("request", "xmlrpc"): XML + "test_calls_of_xml_rpc",
     ("response", "xmlrpc"): XML + "test_calls_of_xml_rpc",
     ("on_error", "untold_token"): "tests/unit/redactor/exchange/test_bound_operation.py::test_a_rule_may_show_what_the_id_alone_tells_from_a_value",

@@ -5,12 +5,14 @@ same as in a body of JSON. A value that is not in one piece is not taken for ano
 request it is refused, in an answer left.
 """
 
-from typing import cast
+from functools import partial
+from typing import Final, cast
 
 import msgspec
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import PathStep
+from proxy.redactor.content_lines import refold
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.named_places import ON_THE_WAY, deepest, inner_calls
 from proxy.redactor.plan import BodyPlan, OperationPlan
@@ -24,7 +26,8 @@ from proxy.redactor.redact import (
 )
 from proxy.redactor.rules import Operation
 from proxy.redactor.select import Selection
-from proxy.redactor.xml_documents import Document, XmlKind, read_xml_document
+from proxy.redactor.words import DocumentKind
+from proxy.redactor.xml_documents import TEXT, Document, read_xml_document
 
 #: Texts that hold nothing: none at all, and only elements.
 _NOTHING = ("", "[]")
@@ -33,7 +36,8 @@ _NOTHING = ("", "[]")
 def read_xml(plan: OperationPlan, request: Request) -> ParsedBody | None:
     """As ``redact.read_request``, of an operation that names places in XML."""
     named, label = plan.request, plan.operation.label
-    if named is None or classify(request.headers, request.body) is not Media.XML:
+    media = classify(request.headers, request.body)
+    if named is None or media not in named.named:
         return read_request(plan, request)
     document, parsed, astray = _read(named, request.body, plan.operation)
     depth = deepest(plan.operation.endpoint.limits.json_depth)
@@ -62,6 +66,8 @@ def read_xml(plan: OperationPlan, request: Request) -> ParsedBody | None:
             f"The request matches {label}, and something else than one text stands where its id "
             "belongs.",
         )
+    if b'"text-match"' in document.content:
+        _check_matches(parsed, document, plan)
     for spot in (spot for item in parsed.items for spot in item.spots):
         if spot.value is not None and spot.start not in document.pieces:
             raise VaultError(
@@ -70,16 +76,40 @@ def read_xml(plan: OperationPlan, request: Request) -> ParsedBody | None:
                 "elements, comments or instructions, or is encoded: send its text alone.",
                 (Detail(spot.field, "holds more than a text"),),
             )
-    refuse_many(_placed(parsed, document))
+    refuse_many(_placed(parsed, document, media))
     return parsed
+
+
+#: What a search of WebDAV looks for (RFC 6352 section 10.5.4, RFC 4791 section 9.7.5).
+_MATCHES: Final = Selection(None, (), [(PathStep.DEEP, "text-match", PathStep.EACH)])
+
+
+def _check_matches(parsed: ParsedBody, document: Document, plan: OperationPlan) -> None:
+    """Raise ``VaultError`` (SEARCH_REFUSED) for a text that is looked for, unless the rule names
+    it, and the whole value has to equal it.
+    """
+    depth = deepest(plan.operation.endpoint.limits.json_depth)
+    named = {spot.start for item in parsed.items for spot in item.spots}
+    for leaf in _MATCHES.find(document.content, depth).anchored:
+        match = msgspec.json.decode(document.content[leaf.start : leaf.end])
+        if not isinstance(match, dict) or not match.get(TEXT):
+            continue
+        exact = match.get("@match-type") == "equals"
+        if not exact or named.isdisjoint(range(leaf.start, leaf.end)):
+            raise VaultError(
+                Code.SEARCH_REFUSED,
+                f"The request matches {plan.operation.label} and looks for a text (text-match), "
+                "which the application, that has tokens, cannot find: look for a whole value "
+                '(match-type="equals") of a field that the rule names there.',
+            )
 
 
 def read_any_answer(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> ParsedBody:
     """As ``redact.read_answer_body``, also of XML."""
-    if plan.xml is None or media is not Media.XML:
+    if plan.xml is None or media not in plan.named:
         return read_answer_body(plan, media, body, operation)
     document, parsed, _ = _read(plan, body, operation)
-    return _placed(parsed, document)
+    return _placed(parsed, document, media)
 
 
 def _read(plan: BodyPlan, body: bytes, operation: Operation) -> tuple[Document, ParsedBody, bool]:
@@ -87,16 +117,17 @@ def _read(plan: BodyPlan, body: bytes, operation: Operation) -> tuple[Document, 
     element that should hold elements.
     """
     inner, levels = cast("BodyPlan", plan.xml), operation.endpoint.limits.json_depth
-    document = read_xml_document(body, levels, cast("XmlKind", plan.kind))
+    document = read_xml_document(body, levels, cast("DocumentKind", plan.kind))
     content, depth = document.content, deepest(levels)
     try:
         selection = cast("Selection", inner.selection).find(content, depth)
     except VaultError as error:
+        what = "card or calendar" if plan.kind is DocumentKind.VOBJECT else "XML"
         raise VaultError(
             error.code,
-            "The XML is ambiguous: an element or attribute is called nearly as one that the rule "
-            "names, or is an attribute twice. Send distinct names; if the application has both, "
-            "name the other one in the rule, too.",
+            f"The {what} is ambiguous: an element or attribute is called nearly as one that the "
+            "rule names, or is an attribute twice. Send distinct names; if the application has "
+            "both, name the other one in the rule, too.",
             error.details,
         ) from error
     number = len(selection.objects)
@@ -123,9 +154,10 @@ def _lists_ids(operation: Operation) -> bool:
     return any(isinstance(step, PathStep) for ident in ids for step in ident.path)
 
 
-def _placed(parsed: ParsedBody, document: Document) -> ParsedBody:
-    """The same objects, by where they stand in the XML."""
-    parsed.media = Media.XML
+def _placed(parsed: ParsedBody, document: Document, media: Media) -> ParsedBody:
+    """The same objects, by where they stand in the document."""
+    parsed.media = media
+    parsed.finish = partial(refold, xml=media is Media.XML)
     for item in parsed.items:
         spots, item.spots = item.spots, []
         for spot in spots:

@@ -37,10 +37,11 @@ from proxy.redactor.exchange.request_tokens import (
     StoredToken,
     unambiguous,
 )
-from proxy.redactor.message import RawHeaders, Request, Response, header
+from proxy.redactor.message import RawHeaders, Request, Response, header, says_vobject
 from proxy.redactor.plan import OperationPlan, Outcome
 from proxy.redactor.restore import Edit, EscapingKinds
 from proxy.redactor.rules import Operation, Restore
+from proxy.redactor.words import DocumentKind
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import NUMBER_IN_TEXT
 from proxy.vault.body import RecordBody, TokenizedValue
@@ -234,11 +235,11 @@ def wants_body(plan: OperationPlan, outcome: Outcome, headers: RawHeaders) -> bo
     if body is not None and (
         kind in (_NAMED if body.xml is None else _XML)
         or (declared is None and refuses_unread(operation))
+        or (body.kind is DocumentKind.VOBJECT and says_vobject(declared))
     ):
         return True
-    return kind in _PAGES[operation.response.restore] or (
-        operation.response.scan and kind is not None
-    )
+    rule = operation.response
+    return kind in _PAGES[rule.restore] or (rule.scan and kind is not None)
 
 
 def is_page(plan: OperationPlan, answer: Response) -> bool:

@@ -25,7 +25,8 @@ from proxy.redactor.plan import body_plan
 from proxy.redactor.redact import ParsedBody
 from proxy.redactor.restore import EscapingKinds, surroundings
 from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
-from proxy.redactor.xml_documents import TEXT, XmlKind, read_xml_document
+from proxy.redactor.words import DocumentKind
+from proxy.redactor.xml_documents import TEXT, read_xml_document
 
 #: Bytes of an answer that is read for this alone; a longer one counts as its status says.
 MOST: Final = 65_536
@@ -121,7 +122,9 @@ def _refusal_in_xml(body: bytes) -> tuple[bool, bool]:
     if _FAULT.search(body) is not None or len(body) > MOST:
         return _FAULT.search(body) is not None, False
     try:
-        inner = msgspec.json.decode(read_xml_document(body, _DEEPEST, XmlKind.ELEMENTS).content)
+        inner = msgspec.json.decode(
+            read_xml_document(body, _DEEPEST, DocumentKind.ELEMENTS).content
+        )
     except VaultError:
         return False, False
     refused = unchanged = False

@@ -182,7 +182,7 @@ def _position(joined: BoundOperation, request: Request, body: ParsedBody | None,
         named = {**rule.multipart, **rule.file_names, **rule.csv}.items()
         row = f", row {row_of(request.body, body.items, spot)}" if body.media is Media.CSV else ""
         return "|".join(name for name, field in named if field == spot.field) + row
-    if body.media is Media.XML:
+    if body.media in (Media.XML, Media.VOBJECT):
         places = {**rule.fields, **rule.anchored}
         inside = (rule.objects or ()) if spot.field in rule.fields else ()
         names = [one for one in (*inside, *places[spot.field]) if isinstance(one, str)]

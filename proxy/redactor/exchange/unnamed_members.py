@@ -19,7 +19,7 @@ from proxy.redactor.message import Media, Request, is_patch
 from proxy.redactor.named_places import OBJECT, PASSED, Selector, named_places, steps_in
 from proxy.redactor.rules import Operation, PatchKind
 from proxy.redactor.suspicions import legible, suspected
-from proxy.redactor.xml_documents import LONE, TEXT, XmlKind, read_xml_document
+from proxy.redactor.xml_documents import LONE, TEXT, read_xml_document
 
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 #: Characters of a name and of a value that are looked at.
@@ -112,22 +112,22 @@ def selectors_of(operation: Operation) -> Iterator[Selector]:
     """The places that an operation names in what ``read_members`` gives."""
     body = operation.request.body
     for selector in named_places(operation):
-        if body is not None and body.xml is XmlKind.ELEMENTS:
+        if body is not None and body.xml is not None and body.xml.nests:
             yield steps_in(tuple(step for step in selector if step is not OBJECT), text=False)
         else:
             yield selector
 
 
 def read_members(operation: Operation, request: Request, media: Media) -> Any:
-    """A body as the members that ``suspected_members`` looks at: JSON, or XML where the rule names
-    places in it; ``None``: neither. Raises what reading them does.
+    """A body as the members that ``suspected_members`` looks at: JSON, or XML, a card or a calendar
+    where the rule names places in it; ``None``: neither. Raises what reading them does.
     """
     body = operation.request.body
     kind = body.xml if body is not None else None
-    if kind is not None and media is Media.XML:
+    if kind is not None and media in (Media.XML, Media.VOBJECT):
         read = read_xml_document(request.body, operation.endpoint.limits.json_depth, kind)
         document = msgspec.json.decode(read.content)
-        return _without_elements(document) if kind is XmlKind.ELEMENTS else document
+        return _without_elements(document) if kind.nests else document
     if media is not Media.JSON or is_patch(request.headers):
         return None
     return msgspec.json.decode(request.body)

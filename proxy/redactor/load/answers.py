@@ -25,6 +25,7 @@ from proxy.redactor.rules import (
     Stream,
     Verb,
 )
+from proxy.redactor.words import DocumentKind
 from proxy.tokenization.base import Resolution, Shape
 from proxy.tokenization.fallback import Fallback
 
@@ -287,7 +288,7 @@ def check_cookies(operations: Iterable[Operation], faults: RuleFaults) -> None:
 
 
 #: Places in a body that messages of a WebSocket do not have.
-_NOT_IN_MESSAGES: Final = ("form", "multipart", "csv", "part", "xml", "xmlrpc")
+_NOT_IN_MESSAGES: Final = ("form", "multipart", "csv", "part", *DocumentKind)
 
 
 def check_messages(section: Section, faults: RuleFaults) -> None:

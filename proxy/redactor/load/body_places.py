@@ -5,6 +5,7 @@ from itertools import combinations
 from typing import Final
 
 from proxy.model.schema import Path, PathStep, spell
+from proxy.redactor.content_lines import VALUE_PARTS
 from proxy.redactor.forks import each_operation
 from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.ids import selectors_overlap, selects_many
@@ -28,13 +29,12 @@ from proxy.redactor.rules import (
     Rule,
     Verb,
 )
-from proxy.redactor.words import OtherKinds
-from proxy.redactor.xml_documents import XmlKind
+from proxy.redactor.words import DocumentKind, OtherKinds
 from proxy.tokenization import SHAPES
 
 #: Keys that say where something stands in a body.
 PLACE_KEYS = (
-    "object", "each", "form", "fields", "values", "multipart", "csv", "websocket", "xml", "xmlrpc"
+    "object", "each", "form", "fields", "values", "multipart", "csv", "websocket", *DocumentKind
 )  # fmt: skip
 #: Keys that mean nothing beside places in XML.
 _NO_XML: Final = (
@@ -70,7 +70,7 @@ def compile_body(
         if path[:depth] == objects and len(path) > depth
     }
     outside = {name: path for name, path in own.items() if name not in inside}
-    kind = next((one for one in XmlKind if one in section), None)
+    kind = next((one for one in DocumentKind if one in section), None)
     # of a search in XML only those that the rule names here
     whole = objects is not None and (default or kind is None)
     named = entity.fields.values() if whole else ()
@@ -81,7 +81,7 @@ def compile_body(
     each = "each" in section or (kind is not None and selects_many(objects or ()))
     body = BodyPlace(objects, each, fields | inside, outside, *members, part, xml=kind)
     if kind is not None:
-        _check_xml(kind, body, section, faults)
+        _check_document(kind, body, section, faults)
     if own:
         _check_places(body, section, faults)
     return with_documents(body, section, entity, faults)
@@ -171,7 +171,7 @@ def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None
     if "websocket" in section:
         message: Path = section.value("websocket", ())
         return message
-    for kind in XmlKind:
+    for kind in DocumentKind:
         if kind in section:
             inner: Path = section.value(kind, ())
             return inner
@@ -191,28 +191,55 @@ def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None
     return None
 
 
-def _check_xml(kind: XmlKind, body: BodyPlace, section: Section, faults: RuleFaults) -> None:
-    """Note keys that mean nothing beside ``xml`` or ``xmlrpc``, and places that select nothing."""
-    others = XmlKind.ELEMENTS if kind is XmlKind.CALL else XmlKind.CALL
-    for key in (*_NO_XML, others):
+#: The kinds in words, and a type by which requests with such a body are told.
+_IN_WORDS: Final = {
+    DocumentKind.ELEMENTS: ("a document of XML", "application/xml"),
+    DocumentKind.CALL: ("a document of XML", "application/xml"),
+    DocumentKind.VOBJECT: ("a card or calendar", "text/vcard"),
+}
+
+
+def _check_document(
+    kind: DocumentKind, body: BodyPlace, section: Section, faults: RuleFaults
+) -> None:
+    """Note keys that mean nothing beside ``xml`` and its like, and places that select nothing."""
+    what, media = _IN_WORDS[kind]
+    for key in (*_NO_XML, *(other for other in DocumentKind if other is not kind)):
         if key in section:
             faults.add(
                 section.key(key),
-                f"'{kind}' says that the body is a document of XML, and '{key}' is about another "
+                f"'{kind}' says that the body is {what}, and '{key}' is about another "
                 "one; leave one of them out, or write two operations, told apart by when: {type: "
-                "application/xml}",
+                f"{media}}}",
             )
     ident: IdPlace | None = section.value("id")
     paths = [body.objects or (), *body.fields.values(), *body.anchored.values()]
     if ident is not None and ident.source is IdSource.BODY:
         paths.append(ident.path)
-    for path in paths if kind is XmlKind.ELEMENTS else ():
+    for path in paths if kind.nests else ():
         if step := misplaced(path):
             faults.add(
                 section.key(kind),
-                f"{spell(path)} selects nothing in a document of XML: {step} stands behind the "
+                f"{spell(path)} selects nothing in {what}: {step} stands behind the "
                 "name of an element, and an attribute (['@id']) or ['#text'] comes last",
             )
+        elif kind is DocumentKind.VOBJECT and (fault := _line_fault(path)):
+            faults.add(section.key(kind), f"{spell(path)} selects nothing in {what}: {fault}")
+
+
+def _line_fault(path: Path) -> str:
+    """The reason for which a place of a card selects nothing; empty: it may select."""
+    names = [step for step in path if isinstance(step, str) and not step.startswith("#")]
+    *before, last = names or [""]
+    parts = VALUE_PARTS.get(before[-1] if before else "", ())
+    if any(name != name.upper() for name in before) or (last != last.upper() and not parts):
+        return "components, properties and parameters (['@CN']) are written in capitals"
+    if parts and not last.startswith("@") and last not in [part.rstrip("*") for part in parts]:
+        return f"the parts of {before[-1]} are {', '.join(part.rstrip('*') for part in parts)}"
+    if last in VALUE_PARTS and len(names) > 1:
+        first = VALUE_PARTS[last][0]
+        return f"the value of {last} has parts, such as {spell((*path, first))}"
+    return ""
 
 
 def _own_places(

@@ -12,6 +12,7 @@ from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, overlaps, parse_template
 from proxy.redactor.request_rules import RedirectSuccess
 from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation, Restore, Verb
+from proxy.redactor.words import DocumentKind
 
 # Whether two selectors can select the same place, or one a place inside the other's.
 
@@ -154,7 +155,7 @@ def _default(
 
 def _lists(response: Section) -> bool:
     """Whether an answer says that it has several objects."""
-    xml = (response.value(key, ()) or () for key in ("xml", "xmlrpc") if key in response)
+    xml = (response.value(key, ()) or () for key in DocumentKind if key in response)
     return "each" in response or any(map(selects_many, xml))
 
 
@@ -201,7 +202,7 @@ def response_id(
             "the whole object cannot be its id; write $.id or another member",
         )
     bare = verb is Verb.DELETE and not any(
-        key in response for key in ("object", "each", "xml", "xmlrpc", "form", "fields")
+        key in response for key in ("object", "each", *DocumentKind, "form", "fields")
     )
     return replace(id_place, absolute=bare and id_place.source is IdSource.BODY)
 

@@ -25,7 +25,7 @@ from proxy.redactor.rules import (
     Stream,
     Verb,
 )
-from proxy.redactor.xml_documents import XmlKind
+from proxy.redactor.words import DocumentKind
 
 
 def compile_objects(
@@ -171,10 +171,10 @@ def _parameters(operation: Operation) -> set[str]:
 def _kinds(body: BodyPlace | None) -> set[str]:
     """The kinds of bodies that a rule names places in; all where it names none."""
     if body is None:
-        return {"json", "form", "multipart", "csv", *XmlKind}
+        return {"json", "form", "multipart", "csv", *DocumentKind}
     kinds: dict[str, bool] = {
         "json": body.xml is None and (body.objects is not None or bool(body.anchored)),
-        **{kind: body.xml is kind for kind in XmlKind},
+        **{kind: body.xml is kind for kind in DocumentKind},
         "form": bool(body.form),
         "multipart": bool(body.multipart or body.file_names or body.part),
         "csv": bool(body.csv) and not body.part,

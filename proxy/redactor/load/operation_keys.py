@@ -131,6 +131,7 @@ _EACH = Key("each", SELECTOR, "where the objects stand when there are several, e
 _XML = (
     Key("xml", SELECTOR, "in place of `object`: the body is [XML](#xml), and the object stands at this element, as in `$.people.person[*]`"),
     Key("xmlrpc", SELECTOR, "the same of a call of XML-RPC: the object is a value of it, as in `$.params[0]`"),
+    Key("vobject", SELECTOR, "the same of a [card or calendar](#cards-and-calendars) (vCard, iCalendar): the object is a component of it, as in `$.VCARD` and `$.VCALENDAR.VEVENT[*]`"),
 )  # fmt: skip
 _MEMBERS = Key("form", _FORM, "members of an HTML form (`application/x-www-form-urlencoded`)")
 _ELSEWHERE = Key("fields", _PLACES, "fields that stand elsewhere in this operation, counted from the document's root")  # fmt: skip

@@ -243,7 +243,10 @@ def _check_address(template: str) -> None:
     parts = [parse_template(path), *([parse_template(f"/{value}")] if value else ())]
     if (
         sum(len(part.names) for part in parts) != 1
-        or any(segment.kind is SegmentKind.REST for part in parts for segment in part.segments)
+        or (
+            any(one.kind is SegmentKind.REST for part in parts for one in part.segments)
+            and (mark or anchored)
+        )
         or (mark and not (name and parts[-1].names and len(parts[-1].segments) == 1))
         or "&" in member
     ):

@@ -265,7 +265,7 @@ class SearchPlan:
                 f"something else stands where the way to a place in '{parameter.name}' goes on"
             )
         for one in within.values:
-            start, end, write = inner.outside(one.start, one.end, one.write)
+            start, end, write = inner.stretch(one.start, one.end, one.write)
             part.values.append(one._replace(start=start, end=end, write=write))
         _bound(part)
 

@@ -21,6 +21,8 @@ OAUTH_CLIENTS = Path(__file__).with_name("oauthclients.txt")
 LENIENT = Path(__file__).with_name("lenient.txt")
 #: A service of SOAP and its usual client.
 SOAP = Path(__file__).with_name("soap.txt")
+#: A server of address books and calendars, and readers of both.
+DAV = Path(__file__).with_name("dav.txt")
 #: The applications of ``docs/guides`` that are in no other lock.
 GUIDES = Path(__file__).with_name("guides.txt")
 #: Node.js and npm, in the version that the guides name.

@@ -7,11 +7,12 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor.xml_documents import Document, XmlKind, read_xml_document
+from proxy.redactor.words import DocumentKind
+from proxy.redactor.xml_documents import Document, read_xml_document
 from tests.support.table import table
 
 
-def read(text: str, kind: XmlKind = XmlKind.ELEMENTS) -> Document:
+def read(text: str, kind: DocumentKind = DocumentKind.ELEMENTS) -> Document:
     return read_xml_document(text.encode(), 64, kind)
 
 
@@ -72,13 +73,13 @@ CALL = "<methodCall><methodName>m</methodName><params>%s</params></methodCall>"
     ],
 )  # fmt: skip
 def test_a_call_is_read_as_the_values_that_it_spells_out(value: str, meaning: Any):
-    document = read(CALL % f"<param>{value}</param>", XmlKind.CALL)
+    document = read(CALL % f"<param>{value}</param>", DocumentKind.CALL)
     assert json.loads(document.content) == {"methodName": "m", "params": [meaning]}
 
 
 def test_a_fault_is_a_value():
     fault = "<methodResponse><fault><value><int>4</int></value></fault></methodResponse>"
-    assert json.loads(read(fault, XmlKind.CALL).content) == {"fault": "4"}
+    assert json.loads(read(fault, DocumentKind.CALL).content) == {"fault": "4"}
 
 
 @table(
@@ -91,5 +92,5 @@ def test_a_fault_is_a_value():
 )  # fmt: skip
 def test_what_is_no_call_is_refused(text: str):
     with pytest.raises(VaultError) as raised:
-        read(text, XmlKind.CALL)
+        read(text, DocumentKind.CALL)
     assert raised.value.code is Code.UNREADABLE_BODY

@@ -65,7 +65,7 @@ def test_ids_stand_in_path_query_form_header_or_body(text, place):
         ("header Loc:ation /c/{id}", "write header"),
         ("header Location /c", "one placeholder"),
         ("header Location /c/{a}/{b}", "one placeholder"),
-        ("header Location /c/{id*}", "one placeholder"),
+        ("header Location /c?id={id*}", "one placeholder"),
         ("$.url /c", "one placeholder"),
         ("$.url /c?id", "one placeholder"),
         ("$.url /c?id={a}&to={b}", "not a placeholder|one placeholder"),
