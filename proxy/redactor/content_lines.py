@@ -75,6 +75,8 @@ _TEXTS: Final = frozenset(
     ).split()
 )
 _SPELLED: Final = ("8BIT", "7BIT")
+#: Parameters of one line that are read.
+_MOST_PARAMETERS: Final = 200
 _CHARSETS: Final = ("UTF-8", "US-ASCII")
 
 
@@ -186,7 +188,9 @@ class LineReader:
         if name is None:
             raise _unreadable("has a line that begins with no name")
         one, at = Element(name[1].decode().upper()), name.end()
-        while parameter := _PARAMETER.match(self._text, at, end):
+        left = _MOST_PARAMETERS
+        while (parameter := _PARAMETER.match(self._text, at, end)) and left:
+            left -= 1
             at = self._parameter(one, parameter[1].decode().upper(), parameter.end(), end)
         if self._text[at : at + 1] != b":" or at >= end:
             raise _unreadable("has a line that cannot be read, as those of vCard 2.1 are")

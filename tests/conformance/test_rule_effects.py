@@ -11,6 +11,7 @@ from tests.support.tree import ROOT
 #: Keys that one file of rules cannot do without, or whose effect lies beyond one exchange: the tests of these.
 CALLERS = "tests/unit/gateway/test_callers.py::"
 XML = "tests/unit/redactor/bodies/test_xml_bodies.py::"
+CARDS = "tests/unit/redactor/test_content_lines.py::"
 EXERCISED: dict[Word, str] = {
     ("rule_file", "version"): "tests/unit/redactor/load/test_loader.py::test_the_smallest_useful_file_loads_without_a_warning",
     ("rule_file", "endpoint"): "tests/unit/redactor/load/test_loader.py::test_a_file_may_hold_nothing_but_an_endpoint",
@@ -31,8 +32,8 @@ EXERCISED: dict[Word, str] = {
     ("field", "stored"): "tests/unit/redactor/load/test_entities.py::test_the_schema_of_the_vault_follows_find_and_stored",
     ("request", "xml"): XML + "test_the_application_gets_tokens_and_the_caller_people",
     ("response", "xml"): XML + "test_the_application_gets_tokens_and_the_caller_people",
-    ("request", "vobject"): XML + "test_cards_are_swapped_and_turned_back",
-    ("response", "vobject"): XML + "test_cards_are_swapped_and_turned_back",
+    ("request", "vobject"): CARDS + "test_cards_are_swapped_and_turned_back",
+    ("response", "vobject"): CARDS + "test_cards_are_swapped_and_turned_back",
     ("request", "xmlrpc"): XML + "test_calls_of_xml_rpc",
     ("response", "xmlrpc"): XML + "test_calls_of_xml_rpc",
     ("on_error", "untold_token"): "tests/unit/redactor/exchange/test_bound_operation.py::test_a_rule_may_show_what_the_id_alone_tells_from_a_value",
