@@ -1,7 +1,6 @@
 """Schemas and access policies of an instance, with the settings' files; metrics of vault, store."""
 
 import asyncio
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from proxy.model.record import DEFAULT, DEFAULTS
 from proxy.model.schema import RecordKeys, records_schema
 from proxy.storage.base import Hooks
 from proxy.telemetry import logs
-from proxy.telemetry.metrics import MetricCell, Metrics
+from proxy.telemetry.metrics import HistogramRow, MetricCell, Metrics
 from proxy.telemetry.reloads import Reload
 from proxy.vault.maintenance import pending
 from proxy.vault.schemas import Catalog, open_catalog
@@ -230,11 +229,12 @@ def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str
 
 def hooks_of(metrics: Metrics) -> Hooks:
     """Hooks that measure commits, and count who answers questions."""
-    commits = metrics.buckets("domicile_vault_commit_seconds")
+    commits = HistogramRow(metrics.buckets("domicile_vault_commit_seconds"))
 
     def note(_size: int, seconds: float) -> None:  # for each group: no call of ``observe``
-        commits.counts[bisect_left(commits.bounds, seconds)] += 1
-        commits.total += seconds
+        commits.waiting.append((seconds,))
+        if len(commits.waiting) >= commits.MOST:
+            commits.count()
 
     hooks = Hooks(note)
     metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))

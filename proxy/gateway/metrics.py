@@ -5,7 +5,6 @@ Nothing of a path, a query or a body.
 
 import logging
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
@@ -19,7 +18,7 @@ from proxy.net.reply import UpstreamAddress
 from proxy.redactor.message import EXCHANGE_STEPS
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
-from proxy.telemetry.metrics import Histogram, MetricCell, Metrics
+from proxy.telemetry.metrics import HistogramRow, MetricCell, Metrics
 from proxy.telemetry.reloads import Reload
 from proxy.telemetry.tracing import Step, Trace, Tracer
 
@@ -35,8 +34,9 @@ class _Series(NamedTuple):
     """Metrics of requests to one operation with one outcome."""
 
     requests: MetricCell
-    total: Histogram
-    steps: tuple[Histogram, ...]  #: in the order of ``EXCHANGE_STEPS``; of matched requests
+    #: of the whole, and of matched requests of steps in the order of ``EXCHANGE_STEPS``
+    seconds: HistogramRow
+    none: tuple[float, ...]  #: of steps, where none of them is known
     fired: MetricCell | None  #: of an operation of the active rules
 
 
@@ -83,18 +83,14 @@ class MeteredAccessLog:
         key = (event.endpoint, event.operation, event.outcome)
         series = self._series.get(key) or self._opened(key)
         series.requests.value += 1
-        # no call of ``observe``: this is on the way of every request
-        total, seconds = series.total, event.seconds
-        total.counts[bisect_left(total.bounds, seconds)] += 1
-        total.total += seconds
+        # counted later: this is on the way of every request
+        seconds, timing, row = event.seconds, event.timing, series.seconds
+        steps = series.none if timing is None else timing.durations(seconds)
+        row.waiting.append((seconds, *steps))
+        if len(row.waiting) >= row.MOST:
+            row.count()
         if series.fired is not None:
             series.fired.value = time.time()
-        if event.timing is not None:
-            durations = event.timing.durations(seconds)
-            for histogram, duration in zip(series.steps, durations, strict=True):
-                if duration > 0.0:
-                    histogram.counts[bisect_left(histogram.bounds, duration)] += 1
-                    histogram.total += duration
         if event.code is not None:
             self._trouble(event, self._log.debug if event.code in _OFTEN else self._log.warning)
         elif self._lines:
@@ -135,10 +131,11 @@ class MeteredAccessLog:
     def _opened(self, key: tuple[str, str, str]) -> "_Series":
         """The series of an endpoint, an operation and an outcome, met for the first time."""
         histogram = partial(self._metrics.buckets, "domicile_request_seconds", *key)
+        steps = EXCHANGE_STEPS if key[2] != "passed" and key[1] != "-" else ()
         series = self._series[key] = _Series(
             self._metrics.cell("domicile_requests_total", *key),
-            histogram("total"),
-            tuple(map(histogram, EXCHANGE_STEPS)) if key[2] != "passed" and key[1] != "-" else (),
+            HistogramRow(histogram("total"), [*map(histogram, steps)]),
+            (0.0,) * len(steps),
             self._fired.get(key[:2]),
         )
         return series

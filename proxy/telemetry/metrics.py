@@ -5,8 +5,9 @@ label, ...)``) and adds to a plain attribute. ``render`` turns all cells into th
 loads that library. One cell belongs to one thread at a time; adding is not atomic across threads.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -179,17 +180,43 @@ class MetricCell:
 class Histogram:
     """A histogram: ``observe(seconds)``."""
 
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ("_counts", "_total", "bounds", "row")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
+        self.row: HistogramRow | None = None  #: where observations may wait
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
 
     def observe(self, amount: float) -> None:
         """Count one observation in the first bucket whose bound it does not exceed."""
-        self.counts[bisect_left(self.bounds, amount)] += 1
-        self.total += amount
+        self._counts[bisect_left(self.bounds, amount)] += 1
+        self._total += amount
+
+    def observe_each(self, amounts: Iterable[float], above: float = -inf) -> None:
+        """The same of many, but those that are not above a limit."""
+        ordered = sorted(amounts)
+        start = before = bisect_right(ordered, above)
+        for index, bound in enumerate(self.bounds):
+            up_to = bisect_right(ordered, bound, before)
+            self._counts[index] += up_to - before
+            before = up_to
+        self._counts[-1] += len(ordered) - before
+        self._total = sum(ordered[start:], self._total)
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """By bucket, how many observations were counted; above all bounds the last."""
+        if self.row is not None:
+            self.row.count()
+        return self._counts
+
+    @property
+    def total(self) -> float:
+        """Sum of all observations."""
+        if self.row is not None:
+            self.row.count()
+        return self._total
 
     def cumulated(self) -> list[tuple[str, float]]:
         """The buckets for the text format: upper bound and count up to it, the last ``+Inf``."""
@@ -199,6 +226,34 @@ class Histogram:
             count += here
             rows.append((bound, count))
         return rows
+
+
+class HistogramRow:
+    """Histograms of one event: of its whole, and of its steps.
+
+    Amounts wait, and are counted together, which takes half of the time: before anybody reads one
+    of the histograms, or when there are ``MOST``.
+    """
+
+    __slots__ = ("_histograms", "waiting")
+
+    MOST: Final = 64
+
+    def __init__(self, whole: Histogram, steps: Sequence[Histogram] = ()) -> None:
+        #: of each event the amounts of the whole and of all steps; a step without one has 0
+        self.waiting: list[tuple[float, ...]] = []
+        self._histograms = whole, *steps
+        for one in self._histograms:
+            if one.row is not None:
+                one.row.count()
+            one.row = self
+
+    def count(self) -> None:
+        """Count what waits."""
+        rows, self.waiting, least = self.waiting, [], -inf
+        for histogram, amounts in zip(self._histograms, zip(*rows, strict=True), strict=False):
+            histogram.observe_each(amounts, least)
+            least = 0.0
 
 
 class Metrics:

@@ -1,8 +1,10 @@
+import random
 import re
+from functools import partial
 
 import pytest
 
-from proxy.telemetry.metrics import CONTENT_TYPE, METRICS, Histogram, Metrics
+from proxy.telemetry.metrics import CONTENT_TYPE, METRICS, Histogram, HistogramRow, Metrics
 from tests.support.table import table
 
 
@@ -61,6 +63,30 @@ def test_an_observation_at_a_bound_belongs_to_that_bucket():
     buckets = Histogram((1.0, 2.0))
     buckets.observe(1.0)
     assert buckets.cumulated() == [("1.0", 1), ("2.0", 1), ("+Inf", 1)]
+
+
+def test_amounts_that_wait_are_counted_as_one_after_the_other_before_anybody_reads():
+    metrics, chance = Metrics(), random.Random(13)
+    of = partial(metrics.buckets, "domicile_request_seconds", "crm", "POST", "matched")
+    whole, steps = of("total"), [of("match"), of("redact")]
+    alone = [Histogram(whole.bounds) for _ in range(3)]
+    row = HistogramRow(whole, steps)
+    for number in range(1000):
+        amounts = [chance.choice((0.0, chance.expovariate(50), *whole.bounds)) for _ in range(3)]
+        row.waiting.append(tuple(amounts))
+        for one, amount in zip(alone, amounts, strict=True):
+            if one is alone[0] or amount > 0.0:
+                one.observe(amount)
+        if number % 97 == 0:
+            row = HistogramRow(whole, steps)  # as where rules were loaded again
+        if number % 61 == 0:
+            assert whole.total == pytest.approx(alone[0].total)
+    for one, other in zip((whole, *steps), alone, strict=True):
+        assert one.counts == other.counts
+        assert one.total == pytest.approx(other.total)
+    assert not row.waiting
+    labels = 'endpoint="crm",operation="POST",outcome="matched",step="total"'
+    assert series(metrics)[f"domicile_request_seconds_count{{{labels}}}"] == 1000
 
 
 def test_a_watched_gauge_is_read_at_each_scrape():
