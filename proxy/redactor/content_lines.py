@@ -9,16 +9,16 @@ an address in ``mailto:`` or ``tel:`` is the text behind that. Source: RFC 6350,
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import partial
 from html import unescape
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote, unquote
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor.json.text import is_utf8
+from proxy.redactor.elements import Built, DocumentReader, Element, Piece
+from proxy.redactor.json.text import Layer, is_utf8
 
 #: Bytes of a line without its end, at most (RFC 6350 section 3.2).
 _WIDEST: Final = 75
@@ -80,59 +80,6 @@ _MOST_PARAMETERS: Final = 200
 _CHARSETS: Final = ("UTF-8", "US-ASCII")
 
 
-class Piece(NamedTuple):
-    """The bytes of a text, and how another one is written there."""
-
-    start: int
-    end: int
-    write: Callable[[Value], bytes]
-
-
-class Element:
-    """An element while it is read. ``odd``: a comment or an instruction stands in it."""
-
-    __slots__ = ("attributes", "body", "children", "name", "nil", "odd", "tag", "text")
-
-    def __init__(self, name: str, tag: bytes = b"", body: int = 0) -> None:
-        self.tag, self.name, self.body = tag, name, body
-        #: texts, or a list of what stands under one name, by name
-        self.attributes: list[tuple[str, str | list[str], Piece | None]] = []
-        self.children: list[Built] = []
-        self.nil = self.odd = self.text = False
-
-
-#: An element that is whole: itself, its text, and where that is in one piece.
-Built = tuple[Element, str, Piece | None]
-
-
-class Layer:
-    """A text with its escapes undone, and where each of its bytes stands outside."""
-
-    def __init__(
-        self,
-        at: tuple[bytes, int, int],
-        escaped: re.Pattern[bytes],
-        decode: Callable[[bytes], bytes],
-    ) -> None:
-        data, start, end = at
-        self._ends, self._outside = [0], [start]  # behind each escape
-        pieces: list[bytes] = []
-        reached, size = start, 0
-        for escape in escaped.finditer(data, start, end):
-            char = decode(escape[0])
-            pieces += (data[reached : escape.start()], char)
-            size += escape.start() - reached + len(char)
-            reached = escape.end()
-            self._ends.append(size)
-            self._outside.append(reached)
-        self.content = b"".join([*pieces, data[reached:end]])
-
-    def outside(self, at: int) -> int:
-        """The place outside of a byte of the text."""
-        before = bisect_right(self._ends, at) - 1
-        return self._outside[before] + at - self._ends[before]
-
-
 def _unreadable(what: str) -> VaultError:
     """The error for a document that is not read."""
     return VaultError(Code.UNREADABLE_BODY, f"The card or calendar {what}.")
@@ -146,19 +93,24 @@ def text_bytes(value: Value) -> bytes:
 # Reading.
 
 
-class LineReader:
+class LineReader(DocumentReader):
     """Reads the components of one document. ``outer``: the text round it, and how a text of this
     one is written in that.
     """
 
     def __init__(
-        self, body: bytes, depth: int, outer: tuple[Layer, Callable[[Value], bytes]] | None = None
+        self,
+        body: bytes,
+        depth: int,
+        outer: tuple[Layer, Callable[[Value], bytes], DocumentReader] | None = None,
     ) -> None:
+        super().__init__(len(body) // 8, outer[2] if outer is not None else None)
         self._depth = depth
         start = 3 if body[:3] == b"\xef\xbb\xbf" else 0
         self._layer = Layer((body, start, len(body)), _FOLD, lambda _: b"")
         self._text = self._layer.content
         self._outer = outer
+        self._writers: dict[Callable[[str], str], Callable[[Value], bytes]] = {}
         if _ODD.search(body) is not None or not is_utf8(self._text):
             raise _unreadable("is not UTF-8, holds control signs, or has a line that begins blank")
 
@@ -199,7 +151,9 @@ class LineReader:
             return
         if len(opened) == 1:
             raise _unreadable("has a property outside of its components")
-        opened[-1].children += self._values(one, at + 1, end)
+        for built in self._values(one, at + 1, end):
+            self.count()
+            opened[-1].add(built)
 
     def _bound(self, opened: list[Element], one: Element, name: str) -> None:
         if one.attributes or not name:
@@ -208,17 +162,18 @@ class LineReader:
             opened.append(Element(name))
         elif opened[-1].name == name:
             ended = opened.pop()
-            opened[-1].children.append((ended, "", None))
+            opened[-1].add((ended, "", None))
         else:
             raise _unreadable("has a component that ends where another one began")
 
     def _parameter(self, one: Element, name: str, at: int, end: int) -> int:
         """Read the values of a parameter. Returns where they end."""
+        self.count()
         texts, piece = list[str](), None
         while value := _PARAMETER_VALUE.match(self._text, at, end):
             group = 1 if value[1] is not None else 2
             texts.append(_CARET.sub(_from_caret, value[group].decode()))
-            piece = self._piece(value.span(group), partial(_as_parameter, group == 1))
+            piece = self._piece(value.span(group), (_as_bare, _as_quoted)[group == 1])
             at = value.end()
             if self._text[at : at + 1] != b"," or at >= end:
                 break
@@ -233,7 +188,8 @@ class LineReader:
                 one.attributes[number] = called, [*before, *texts], None
                 return at
         lone = len(texts) == 1
-        one.attributes.append((f"@{name}", texts[0] if lone else texts, piece if lone else None))
+        said = f"@{name}", texts[0] if lone else texts, piece if lone else None
+        one.attributes = [*one.attributes, said]
         return at
 
     def _values(self, one: Element, start: int, end: int) -> Iterator[Built]:
@@ -259,7 +215,8 @@ class LineReader:
                 listed = one.name in _LISTED
                 several = _spans(_ELEMENT, self._text, first, last) if listed else [(first, last)]
                 for span in several:
-                    one.children.append((Element(name.rstrip("*")), *self._escaped(span)))
+                    self.count()
+                    one.add((Element(name.rstrip("*")), *self._escaped(span)))
             yield one, "", None
         elif one.name in _LISTS:
             for number, span in enumerate(_spans(_ELEMENT, self._text, start, end)):
@@ -286,10 +243,12 @@ class LineReader:
 
     def _piece(self, span: tuple[int, int], write: Callable[[str], str]) -> Piece:
         start, end = map(self._layer.outside, span)
-        if self._outer is None:
-            return Piece(start, end, partial(_marked, text_bytes, write))
-        layer, outer = self._outer
-        return Piece(layer.outside(start), layer.outside(end), partial(_marked, outer, write))
+        layer, outer = self._outer[:2] if self._outer is not None else (None, text_bytes)
+        if layer is not None:
+            start, end = layer.outside(start), layer.outside(end)
+        if write not in self._writers:  # a few, of which many texts have one
+            self._writers[write] = partial(_marked, outer, write)
+        return Piece(start, end, self._writers[write])
 
 
 def _spans(
@@ -331,10 +290,14 @@ def _as_address(text: str) -> str:
     return "".join(one if ord(one) > 127 else quote(one, safe=_LITERAL) for one in text)
 
 
-def _as_parameter(quoted: bool, text: str) -> str:
+def _as_quoted(text: str) -> str:
     signs = {"\n": "^n", '"': "^'", "^": "^^"}
-    written = _CARET_WRITTEN.sub(lambda sign: signs[sign[0]], text)
-    return f'"{written}"' if not quoted and _UNQUOTED.search(written) else written
+    return _CARET_WRITTEN.sub(lambda sign: signs[sign[0]], text)
+
+
+def _as_bare(text: str) -> str:
+    written = _as_quoted(text)
+    return f'"{written}"' if _UNQUOTED.search(written) else written
 
 
 _CHARACTER: Final = re.compile(rb"[\xc0-\xff][\x80-\xbf]*|.", re.DOTALL)

@@ -21,7 +21,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.redactor import form
 from proxy.redactor.checks import Outline
-from proxy.redactor.content_lines import Layer
+from proxy.redactor.json.text import Layer
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, read_text, write_text
 from proxy.redactor.pages import is_markup, opens_tag, references, text

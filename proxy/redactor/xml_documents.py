@@ -12,15 +12,16 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 from xml.parsers import expat
 
 import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor.content_lines import Built, Element, Layer, LineReader, Piece, is_content_lines
-from proxy.redactor.json.text import is_utf8
+from proxy.redactor.content_lines import LineReader, is_content_lines
+from proxy.redactor.elements import Built, Document, DocumentReader, Element, Piece
+from proxy.redactor.json.text import Layer, is_utf8
 from proxy.redactor.words import DocumentKind
 
 _WHITE: Final = b" \t\r\n"
@@ -53,22 +54,16 @@ _INCLUDING: Final = "http://www.w3.org/2001/XInclude"
 _REFERRING: Final = "http://www.w3.org/2003/05/soap-encoding"
 
 
-class Document(NamedTuple):
-    """A document as JSON, and its texts by where they begin in that."""
-
-    content: bytes
-    pieces: dict[int, Piece]
-
-
 def _unreadable(what: str) -> VaultError:
     """The error for a document that is not read."""
     return VaultError(Code.UNREADABLE_BODY, f"The XML {what}.")
 
 
-class _Reader:
+class _Reader(DocumentReader):
     """Reads one document by the events of the parser. ``depth``: levels of elements at most."""
 
     def __init__(self, body: bytes, depth: int) -> None:
+        super().__init__(len(body) // 12)
         self._body, self._depth = body, depth
         self._open = [Element("")]
         self._ids, self._references, self._spaces = set[str](), set[str](), set[str]()
@@ -115,12 +110,12 @@ class _Reader:
         at = self._parser.CurrentByteIndex
         tag = _TAG.match(self._body, at)
         local = _local(name)
-        if tag is None or local == "EncryptedData":
+        written = [*_ATTRIBUTE.finditer(self._body, *tag.span(2))] if tag is not None else []
+        if tag is None or local == "EncryptedData" or len(written) * 2 != len(attributes):
             raise _unreadable("is encrypted, or has a tag that cannot be read")
         one = Element(local, tag[1], tag.end())
-        written = list(_ATTRIBUTE.finditer(self._body, *tag.span(2)))
-        if len(written) * 2 != len(attributes):
-            raise _unreadable("has a tag that cannot be read")
+        self.count()
+        one.attributes = [] if written else one.attributes
         for number, match in enumerate(written):
             called, text = attributes[2 * number], attributes[2 * number + 1]
             named = _local(called), text
@@ -139,8 +134,8 @@ class _Reader:
             self._references.add(text)
         elif name == "id":
             self._ids.add(text)
-        start, end = span[0] + 1, span[1] - 1
-        one.attributes.append((f"@{name}", text, Piece(start, end, partial(_write, _QUOTED))))
+        self.count()
+        one.attributes.append((f"@{name}", text, Piece(span[0] + 1, span[1] - 1, _write_attribute)))
 
     def _text(self, text: str) -> None:
         self._open[-1].text = self._open[-1].text or bool(text.strip(_BLANK))
@@ -154,12 +149,12 @@ class _Reader:
         text, piece = self._content(one, end) if whole else ("", None)
         if one.name in _CARDS and piece is not None and (cards := self._cards(text, piece)):
             text, piece = "", None
-            next((at for at in self._open[::-1] if at.name == "response"), one).children += cards
+            next((at for at in self._open[::-1] if at.name == "response"), one).add(*cards)
         elif one.name == "prop-filter":  # of a search: by the name of the property
             named = [str(text).upper() for name, text, _ in one.attributes if name == "@name"]
             inner = Element("".join(named))
             inner.children, one.children = one.children, [(inner, "", None)]
-        self._open[-1].children.append((one, text, piece))
+        self._open[-1].add((one, text, piece))
 
     def _cards(self, text: str, piece: Piece) -> list[Built]:
         """The components of a text that is a card; none: another one, or it cannot be read."""
@@ -168,7 +163,9 @@ class _Reader:
         if layer.content == text.encode() and is_content_lines(layer.content):
             write = _write_section if section else partial(_write, _INNER)
             with suppress(VaultError):
-                return LineReader(layer.content.rstrip(), self._depth, (layer, write)).components()
+                return LineReader(
+                    layer.content.rstrip(), self._depth, (layer, write, self)
+                ).components()
         return []
 
     def _content(self, one: Element, end: int) -> tuple[str, Piece]:
@@ -224,6 +221,9 @@ def _reference(sign: re.Match[str]) -> str:
 
 def _write(special: re.Pattern[str], value: Value) -> bytes:
     return special.sub(_reference, _fit(value.text)).encode()
+
+
+_write_attribute: Final = partial(_write, _QUOTED)
 
 
 def write_xml_text(value: Value) -> bytes:

@@ -214,7 +214,8 @@ async def test_whoever_removes_is_killed_and_all_is_there_or_nothing(crowd: Seve
         if (step, nth) in (LAST_WHOLE, FIRST_GONE):
             assert there is ((step, nth) == LAST_WHOLE), (environment, step)
         if there:
-            assert (await harbour.remove(first))[0] == 204
+            status, seen = await harbour.remove(first)
+            assert status == 204, seen
         async with asyncio.timeout(PATIENCE):
             while await harbour.rest():  # noqa: ASYNC110  # it goes in the background
                 await asyncio.sleep(0.1)

@@ -13,6 +13,7 @@ import msgspec
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import PathStep
 from proxy.redactor.content_lines import refold
+from proxy.redactor.elements import Document
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.named_places import ON_THE_WAY, deepest, inner_calls
 from proxy.redactor.plan import BodyPlan, OperationPlan
@@ -27,7 +28,7 @@ from proxy.redactor.redact import (
 from proxy.redactor.rules import Operation
 from proxy.redactor.select import Selection
 from proxy.redactor.words import DocumentKind
-from proxy.redactor.xml_documents import TEXT, Document, read_xml_document
+from proxy.redactor.xml_documents import TEXT, read_xml_document
 
 #: Texts that hold nothing: none at all, and only elements.
 _NOTHING = ("", "[]")

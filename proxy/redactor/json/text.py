@@ -6,8 +6,9 @@ cost more than the work on them.
 
 import re
 import unicodedata
+from bisect import bisect_right
 from codecs import utf_8_decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -41,6 +42,8 @@ def fold_name(name: str) -> str:
 
 #: What servers leave out or put in where they translate names: ``birthDate``, ``birth_date``.
 JOINTS = str.maketrans("", "", "_-")
+#: Signs that no name of a rule has; a sign may become eighteen of another width.
+_NO_NAME = 300
 
 
 def loose_name(name: str) -> str:
@@ -60,8 +63,8 @@ def without_format(name: str) -> str:
     """The name in NFKC, without signs of no width, byte order marks among them."""
     if name.isascii():
         return name
-    usual = unicodedata.normalize("NFKC", name)
-    return "".join(char for char in usual if unicodedata.category(char) != "Cf")
+    bare = "".join(char for char in name if unicodedata.category(char) != "Cf")
+    return unicodedata.normalize("NFKC", bare) if len(bare) < _NO_NAME else bare
 
 
 def needle(name: str) -> bytes:
@@ -360,3 +363,31 @@ def _skeleton(document: bytes) -> bytes:
 def _stripped(document: bytes, start: int, end: int) -> Iterator[bytes]:
     for at in range(start, end, _STRETCH):
         yield document[at : min(at + _STRETCH, end)].translate(_UNIFY, _REST)
+
+
+class Layer:
+    """A text with its escapes undone, and where each of its bytes stands outside."""
+
+    def __init__(
+        self,
+        at: tuple[bytes, int, int],
+        escaped: re.Pattern[bytes],
+        decode: Callable[[bytes], bytes],
+    ) -> None:
+        data, start, end = at
+        self._ends, self._outside = [0], [start]  # behind each escape
+        pieces: list[bytes] = []
+        reached, size = start, 0
+        for escape in escaped.finditer(data, start, end):
+            char = decode(escape[0])
+            pieces += (data[reached : escape.start()], char)
+            size += escape.start() - reached + len(char)
+            reached = escape.end()
+            self._ends.append(size)
+            self._outside.append(reached)
+        self.content = b"".join([*pieces, data[reached:end]])
+
+    def outside(self, at: int) -> int:
+        """The place outside of a byte of the text."""
+        before = bisect_right(self._ends, at) - 1
+        return self._outside[before] + at - self._ends[before]

@@ -11,8 +11,9 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.redactor.content_lines import UNFOLDED, line_readings, refold
+from proxy.redactor.elements import Document
 from proxy.redactor.words import DocumentKind
-from proxy.redactor.xml_documents import Document, read_xml_document
+from proxy.redactor.xml_documents import read_xml_document
 from tests.support.exchanges import Desk, desk
 from tests.support.table import table
 

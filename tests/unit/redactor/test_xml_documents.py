@@ -7,8 +7,9 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
+from proxy.redactor.elements import Document
 from proxy.redactor.words import DocumentKind
-from proxy.redactor.xml_documents import Document, read_xml_document
+from proxy.redactor.xml_documents import read_xml_document
 from tests.support.table import table
 
 
@@ -94,3 +95,20 @@ def test_what_is_no_call_is_refused(text: str):
     with pytest.raises(VaultError) as raised:
         read(text, DocumentKind.CALL)
     assert raised.value.code is Code.UNREADABLE_BODY
+
+
+@table(
+    ("text", "kind"),
+    [
+        ("<r>" + 30_000 * "<a/>" + "</r>", DocumentKind.ELEMENTS),
+        ("<r>" + 20_000 * "<a b='' c=''/>" + "</r>", DocumentKind.ELEMENTS),
+        ("<r>" + 900 * f"<address-data>BEGIN:VCARD\nN:{60 * ';'}\nEND:VCARD</address-data>" + "</r>",
+            DocumentKind.ELEMENTS),
+        (f"BEGIN:VCARD\r\n{200 * ('N:' + 199 * ';' + chr(10))}\r\nEND:VCARD", DocumentKind.VOBJECT),
+        (f"BEGIN:VCARD\r\n{300 * ('A' + 199 * ';X=' + ':x' + chr(10))}\r\nEND:VCARD", DocumentKind.VOBJECT),
+    ],
+)  # fmt: skip
+def test_a_document_of_more_elements_than_its_size_explains_is_too_large(text: str, kind: Any):
+    with pytest.raises(VaultError) as caught:
+        read(text, kind)
+    assert caught.value.code is Code.TOO_LARGE

@@ -138,7 +138,7 @@ def test_every_registered_codec_reads_what_it_writes(media):
 
 
 def test_each_kind_of_texts_behind_one_another_has_a_codec():
-    assert set(CODECS) == {Media.JSON, Media.FORM, Media.MULTIPART, Media.XML}
+    assert set(CODECS) == {Media.JSON, Media.FORM, Media.MULTIPART, Media.XML, Media.VOBJECT}
 
 
 # ---- spans
