@@ -60,13 +60,13 @@ class DocumentReader:
     """
 
     def __init__(self, more: int, outer: "DocumentReader | None" = None) -> None:
-        self._left, self._around = _FEW + more, outer
+        self._left, self._parent = _FEW + more, outer
 
     def count(self) -> None:
         """One more text. Raises ``VaultError`` (TOO_LARGE)."""
         self._left -= 1
-        if self._around is not None:
-            self._around.count()
+        if self._parent is not None:
+            self._parent.count()
         elif self._left < 0:
             raise VaultError(
                 Code.TOO_LARGE,
