@@ -14,6 +14,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.e2e.test_workers import team
 from tests.support.application import found_in
 from tests.support.instance import running
 from tests.support.patience import PATIENCE
@@ -273,3 +278,45 @@ async def test_what_cannot_be_read_never_reaches_the_server(tmp_path: Path) -> N
             await server(sent.decode(), b"", "Destination: /kim/book/zorbina.vcf")
         ).status == 403
         assert server.wire.requests(b"PUT ") == server.wire.requests(sent) == 0
+
+
+CARDS = """
+version: 1
+endpoint: {name: app, upstream: "URL"}
+entities: {item: {fields: {name: {kind: name, at: $.VCARD.FN}, born: {kind: date, at: $.VCARD.BDAY}}}}
+operations:
+  - {match: "PUT /{id*}", update: item, request: {vobject: $}}
+  - {match: "GET /{id*}", read: item, response: {vobject: $}}
+  - {match: "REPORT /{path*}", read: item, response: {xml: "$.multistatus.response[*]", id: "$.href /{id*}"}}
+"""
+
+
+@pytest.mark.slow
+async def test_cards_are_swapped_and_shown_by_every_worker(tmp_path: Path) -> None:
+    stored: list[bytes] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "PUT":
+            stored.append(await request.read())
+            return web.Response(status=201)
+        if request.method == "GET":
+            return web.Response(body=stored[0], content_type="text/vcard")
+        found = b"<href>/a/1.vcf</href><address-data><![CDATA[%b]]></address-data>" % stored[0]
+        body = b"<multistatus><response>%b</response></multistatus>" % found
+        return web.Response(body=body, content_type="text/xml")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with team(tmp_path, "embedded", app=app, text=CARDS) as instance:
+        card = "BEGIN:VCARD\r\nVERSION:4.0\r\nFN:Ann Wexlomere\r\nBDAY:1931-02-27\r\nEND:VCARD\r\n"
+        for _ in range(4):  # each a connection of its own
+            async with aiohttp.ClientSession(headers={"Content-Type": "text/vcard"}) as caller:
+                if not stored:
+                    async with caller.put(f"{instance.proxy}/a/1.vcf", data=card) as said:
+                        assert said.status == 201
+                async with caller.get(f"{instance.proxy}/a/1.vcf") as said:
+                    assert (said.status, await said.text()) == (200, card)
+                async with caller.request("REPORT", f"{instance.proxy}/a/") as said:
+                    assert card in await said.text()
+    assert b"Wexlomere" not in stored[0]
+    assert b"1931" not in stored[0]
