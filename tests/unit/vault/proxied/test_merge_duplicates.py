@@ -577,3 +577,21 @@ async def test_an_answer_under_way_is_told_by_what_has_become_a_part_of_another_
     await update.answer(200, {"id": 1, **update.json})
     assert await reader.seen(200, {"id": 1, **lost.json}) == {"id": 1, **first}
     assert await one.shown({"id": 1, **update.json}) == {"id": 1, **change}
+
+
+async def test_a_create_that_is_answered_with_what_another_has_brought_has_that_ones_value():
+    """The answer to the other one comes later. The value of the last was shown for its."""
+    fields = ("name: {kind: name}", "phone: {kind: phone, token: {shape: numeric}}", PIN)
+    one = await desk_of(rule_text(USUAL[0], *USUAL[2:], fields=fields))
+    ann, lost, last = (
+        {"name": name, "phone": f"+46 70 123 45 {name}", "pin": name} for name in ("11", "22", "33")
+    )
+    await one.create(ann)
+    other = await one.send("POST /p", lost)
+    again = await one.send("POST /p", last)
+    stored = {"id": 1, **other.json}
+    assert await again.seen(201, stored) == {"id": 1, **lost}
+    await other.answer(201, {"id": 1})
+    for _ in range(3):
+        assert await one.shown(stored) == {"id": 1, **lost}
+        one.clock.advance(RECONCILE_GRACE + 1)
