@@ -5,7 +5,7 @@ sets of rows are read part by part in disk order, each part returns its first gr
 added up. Walking an index instead would fetch every row from a different place. That is done if the
 index alone holds all requested values, or the groups of the page have few rows.
 """
-# ruff: noqa: S608 - names have passed query.check_names and asked.Asked; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names and ValidatedQuery; every value is a parameter
 
 from collections.abc import Iterable
 from sqlite3 import Connection

@@ -22,7 +22,7 @@ from proxy.storage.sqlite.where import SqlCondition, condition, join_conditions,
 # The index has the rows of one hash in the order of their age, so that a page of them is read from
 # the end of the last one.
 
-# ruff: noqa: S608 - names have passed query.check_names and asked.Asked; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names and ValidatedQuery; every value is a parameter
 
 _read_rids = msgspec.json.Decoder(list[int]).decode
 
@@ -122,7 +122,7 @@ class TokenIndex:
         return count
 
 
-# ruff: noqa: S608 - names have passed query.check_names and asked.Asked; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names and ValidatedQuery; every value is a parameter
 
 #: Rows that are few enough to be looked at one by one, wherever they lie.
 NARROW_ROWS = 50_000

@@ -16,7 +16,7 @@ from proxy.storage.sqlite.select import by_age, order_of, read_page
 from proxy.storage.sqlite.statements import BODY_COLUMN, SHORT_BODIES, Statements
 from proxy.storage.sqlite.where import SqlCondition, behind, condition, join_conditions, looked_at
 
-# ruff: noqa: S608 - names have passed query.check_names and asked.Asked; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names and ValidatedQuery; every value is a parameter
 
 #: Rows that may be read on the event loop.
 FEW_ROWS: Final = 32

@@ -23,7 +23,7 @@ from proxy.storage.sqlite.plan import AccessPath, Planner
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.where import behind, bounds, join_conditions, name_of
 
-# ruff: noqa: S608 - names have passed query.check_names and asked.Asked; every value is a parameter
+# ruff: noqa: S608 - names have passed query.check_names and ValidatedQuery; every value is a parameter
 
 #: Multiple of the wanted rows that must exist for a walk; fewer are collected and sorted.
 _SPARSE = 4
