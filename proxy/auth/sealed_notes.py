@@ -1,12 +1,13 @@
 """Notes of the store that only the keyset of an environment opens, and the root over all notes."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from functools import partial
 
 from proxy.crypto.aead import SALT_BYTES, RecordAead
 from proxy.crypto.prf import random_bytes
-from proxy.errors import Code, VaultError, coded
+from proxy.errors import Code, coded
 from proxy.storage.base import Store
 from proxy.storage.notes import ROOT, NoteRoot, NoteWrite, ResealedNote
 
@@ -29,15 +30,18 @@ class SealedNote:
         self._aead = aead
         self.name = f"{kind}:{environment}"
         self.stored: bytes | None = None  #: as last read or written
+        #: of reads and writes: one that was asked for earlier may be answered later
+        self._reading = asyncio.Lock()
 
     async def read(self) -> bytes | None:
         """The content; ``None`` when there is no such note. Raises ``VaultError(CANNOT_OPEN)``."""
-        self.stored = await self._store.note(self.name)
-        if self.stored is None:
-            return None
-        content = _opened(self._aead, self.name, self.stored)
-        self._digest = _digest(content)
-        return content
+        async with self._reading:
+            self.stored = await self._store.note(self.name)
+            if self.stored is None:
+                return None
+            content = _opened(self._aead, self.name, self.stored)
+            self._digest = _digest(content)
+            return content
 
     async def write(self, content: bytes, kind: NewWrite = NoteWrite) -> None:
         """Make this the content, durably; ``kind`` makes the write.
@@ -46,12 +50,17 @@ class SealedNote:
 
         A process that re-encrypted the same content has changed nothing for this caller.
         """
-        try:
-            await self._put(content, kind)
-        except VaultError as error:
-            if error.code is not Code.CONFLICT or not await self._says_the_same():
-                raise
-            await self._put(content, kind)
+        expected, digest = self.stored, self._digest  # the content was made from this
+        async with self._reading:
+            try:
+                await self._put(content, kind, expected)
+            except coded(Code.CONFLICT):
+                now = await self._store.note(self.name)
+                if expected is None or now is None:
+                    raise
+                if _digest(_opened(self._aead, self.name, now)) != digest:
+                    raise
+                await self._put(content, kind, now)
 
     async def written(self, content: bytes) -> bool:
         """``write`` it; false, and nothing is written, if another process was faster."""
@@ -61,22 +70,10 @@ class SealedNote:
             return False
         return True
 
-    async def _put(self, content: bytes, kind: NewWrite) -> None:
+    async def _put(self, content: bytes, kind: NewWrite, expected: bytes | None) -> None:
         fresh = _sealed(self._aead, self.name, content)
-        await self._store.put_notes((kind(self.name, fresh, self.stored),))
+        await self._store.put_notes((kind(self.name, fresh, expected),))
         self.stored, self._digest = fresh, _digest(content)
-
-    async def _says_the_same(self) -> bool:
-        """Whether the current note differs from the known one in its seal only; adopt it then."""
-        expected, now = self.stored, await self._store.note(self.name)
-        if (
-            expected is None
-            or now is None
-            or _digest(_opened(self._aead, self.name, now)) != self._digest
-        ):
-            return False
-        self.stored = now
-        return True
 
 
 def note_root(aead: RecordAead) -> NoteRoot:

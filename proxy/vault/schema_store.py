@@ -1,5 +1,6 @@
 """Stored schemas of an environment: one note, changed atomically."""
 
+import asyncio
 import enum
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from proxy.errors import Code, VaultError, coded
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.base import Store
 from proxy.storage.notes import AgreedNote, Agreement, FollowedNote, NoteWrite
+from proxy.storage.query import changed_meanwhile
 from proxy.storage.rows import Column, ColumnType, TableLayout
 from proxy.vault.replicas import agreement_on, conflict_ignored
 
@@ -86,14 +88,17 @@ class Entries:
         self._environment = environment
         self._note = f"catalog:{environment}"
         self._written: bytes | None = None  #: as last read or written
+        #: of reads and writes: one that was asked for earlier may be answered later
+        self._reading = asyncio.Lock()
         self._book = _Book(parts_told=True)
 
     async def load(self) -> None:
         """Read the note."""
-        written = await self._store.note(self._note)
-        if written is not None and written != self._written:
-            self._book = _with_fine_parts(_decode(written))
-        self._written = written
+        async with self._reading:
+            written = await self._store.note(self._note)
+            if written is not None and written != self._written:
+                self._book = _with_fine_parts(_decode(written))
+            self._written = written
 
     @property
     def agreement(self) -> Agreement:
@@ -150,14 +155,15 @@ class Entries:
                 f"Another instance goes on with the schema {name!r}, perhaps one of an earlier "
                 "version; try again.",
             )
-        left = {other: entry for other, entry in self._book.schemas.items() if other != name}
-        book = msgspec.structs.replace(self._book, schemas=left, doomed=(*self._book.doomed, table))
-        write = NoteWrite(self._note, _encode(book), self._written)
-        registry = await _without_table(self._store, self._environment, table)
-        await self._store.put_notes(
-            (write if agreement is None else AgreedNote.of(write, agreement), *registry)
-        )
-        self._written, self._book = write.content, book
+        async with self._reading:
+            left = {other: entry for other, entry in self.schemas.items() if other != name}
+            doomed = (*self._book.doomed, table)
+            book = msgspec.structs.replace(self._book, schemas=left, doomed=doomed)
+            write = NoteWrite(self._note, _encode(book), self._written)
+            registry = await _without_table(self._store, self._environment, table)
+            first = write if agreement is None else AgreedNote.of(write, agreement)
+            await self._store.put_notes((first, *registry))
+            self._written, self._book = write.content, book
 
     async def dropped(self, table: str) -> None:
         """Forget a table that has been dropped, also beside other replicas."""
@@ -169,11 +175,16 @@ class Entries:
             await self.load()
 
     async def _write(self, book: _Book, kind: type[NoteWrite]) -> None:
-        if book == self._book:
+        """Write a book just made from the present one; CONFLICT where that is another by now."""
+        before = self._book
+        if book == before:
             return
-        content = _encode(book)
-        await self._store.put_notes((kind(self._note, content, self._written),))
-        self._written, self._book = content, book
+        async with self._reading:
+            if self._book is not before:
+                raise changed_meanwhile(self._note)
+            content = _encode(book)
+            await self._store.put_notes((kind(self._note, content, self._written),))
+            self._written, self._book = content, book
 
 
 def with_parts(schema: Schema, *, fine: bool) -> Schema:

@@ -1,8 +1,12 @@
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
 from proxy.auth.sealed_notes import SealedNote, seal_again
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
+from proxy.storage.notes import NoteWrite
 from tests.support.memory import MemoryStore
 
 KEYSET = Keyset.create("default")
@@ -85,3 +89,33 @@ async def test_a_note_that_is_written_while_it_is_sealed_anew_stays_as_it_was_wr
     keyset.adopt(keyset.rotated())
     assert not await seal_again(store, keyset.aead(), "clients:default")
     assert store._notes["clients:default"] == b"written meanwhile"
+
+
+class SlowStore(MemoryStore):
+    """Its next write of notes waits for ``begin``, if that is there."""
+
+    begin: asyncio.Event | None = None
+
+    async def put_notes(self, writes: Sequence[NoteWrite]) -> None:
+        """Write them, at last."""
+        begin, self.begin = self.begin, None
+        if begin is not None:
+            await begin.wait()
+        await super().put_notes(writes)
+
+
+async def test_a_read_beside_a_write_that_is_too_late_does_not_let_it_undo_another():
+    store = SlowStore()
+    one, other = (SealedNote(store, KEYSET.aead(), "default", "clients") for _ in range(2))
+    await one.write(b"one")
+    await other.read()
+    store.begin = begin = asyncio.Event()
+    writing = asyncio.create_task(one.write(b"from one"))
+    await asyncio.sleep(0)
+    await other.write(b"other")
+    reading = asyncio.create_task(one.read())
+    await asyncio.sleep(0)
+    begin.set()
+    with pytest.raises(VaultError) as caught:
+        await writing
+    assert (caught.value.code, await reading) == (Code.CONFLICT, b"other")

@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -61,6 +62,48 @@ async def test_a_schema_that_is_removed_leaves_its_table_to_be_dropped() -> None
     assert (list(again.schemas), again.doomed) == (["other"], ("r1_test",))
     await again.dropped("r1_test")
     assert (await opened(store)).doomed == ()
+
+
+class LateStore(MemoryStore):
+    """The answer to the next read of a note comes when ``answer`` is set, if that is there."""
+
+    answer: asyncio.Event | None = None
+
+    async def note(self, name: str) -> bytes | None:
+        """What is there now, told later."""
+        answer, self.answer = self.answer, None
+        content = await super().note(name)
+        if answer is not None:
+            await answer.wait()
+        return content
+
+
+async def late(store: LateStore, entries: Entries, *added: SchemaEntry) -> None:
+    """Read, write while the answer to that is under way, then get it."""
+    store.answer = answer = asyncio.Event()
+    reading = asyncio.create_task(entries.load())
+    await asyncio.sleep(0)
+    writing = asyncio.create_task(entries.put(*added))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    answer.set()
+    await asyncio.gather(reading, writing)
+
+
+async def test_a_read_that_is_answered_after_a_write_does_not_undo_it() -> None:
+    store = LateStore()
+    entries = await opened(store)
+    await entries.put(SchemaEntry(OTHER, Origin.API))
+    await late(store, entries, SchemaEntry(SCHEMA, Origin.API))
+    assert list(entries.schemas) == ["other", "contact"]
+
+
+async def test_what_another_has_written_before_a_write_that_waits_stays() -> None:
+    store = LateStore()
+    entries, other = await opened(store), await opened(store)
+    await other.put(SchemaEntry(OTHER, Origin.API))
+    await late(store, entries, SchemaEntry(SCHEMA, Origin.API))
+    assert (await opened(store)).schemas.keys() == {"contact", "other"}
 
 
 async def test_another_process_that_wrote_is_not_overwritten() -> None:
