@@ -13,6 +13,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -38,11 +39,11 @@ class Threads:
         A thread cannot be stopped. So who is cancelled waits for it: else a descriptor would be
         closed under it, and its number given to another file.
         """
-        return await _ended(
-            asyncio.get_running_loop().run_in_executor(
-                self._pool, lambda: work(*arguments, **named)
-            )
-        )
+        return await _ended(self.begin(lambda: work(*arguments, **named)))
+
+    def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Begin ``work`` on a thread; who begins it waits for it in any case, as ``run`` does."""
+        return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
         """Finish the pending work. Idempotent."""
@@ -136,10 +137,7 @@ class FolderObjects:
             descriptor = await self._run(_create, draft)
             try:
                 written = _Written(descriptor)
-                # What ``pieces`` raises, such as a connection that breaks, is not ours to
-                # translate.
-                async for piece in pieces:
-                    await self._threads.run(written.add, piece)
+                await self._write(written, pieces)
                 await self._run(os.fsync, descriptor)
             finally:
                 os.close(descriptor)
@@ -150,6 +148,26 @@ class FolderObjects:
         finally:
             self._writing.discard(name)
         return written.size
+
+    async def _write(
+        self, written: "_Written", pieces: AsyncIterable[Iterable[bytes | memoryview]]
+    ) -> None:
+        """Write each piece while the next one arrives.
+
+        What ``pieces`` raises, such as a connection that breaks, is not ours to translate.
+        """
+        writing: asyncio.Future[None] | None = None
+        try:
+            async for piece in pieces:
+                if writing is not None:
+                    await _ended(writing)
+                writing = self._threads.begin(partial(written.add, piece))
+        except BaseException:
+            if writing is not None:
+                await _settled(writing)  # its descriptor is closed next
+            raise
+        if writing is not None:
+            await _ended(writing)
 
     async def open(self, name: str) -> _Opened:
         try:

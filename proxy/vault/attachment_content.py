@@ -34,9 +34,9 @@ from proxy.objectstore.files import Threads
 #: much.
 PIECE = 8 * CHUNK
 
-#: Bytes that are sealed in one go: fewer cost more for going to and fro, more no longer fit the
-#: processor's cache.
-_GATHERED = 16 * CHUNK
+#: Bytes that are sealed in one go, while the next ones arrive: fewer cost more for going to and
+#: fro, more no longer fit the processor's cache.
+_GATHERED = 8 * CHUNK
 
 #: Transfers at the same moment, so that all of them together take no more than some hundred
 #: megabytes.
@@ -266,7 +266,7 @@ class _Sealing:
     async def pieces(self, content: Arriving) -> AsyncIterator[Iterator[bytes | memoryview]]:
         """The sealed stream, header first.
 
-        A piece is sealed during the iteration, on whatever thread that runs.
+        A piece is sealed during the iteration, on whatever thread that runs, one after the other.
         """
         yield iter((self._sealer.header,))
         parts: list[bytes | bytearray] = []
@@ -283,7 +283,7 @@ class _Sealing:
                 yield self._sealed(parts)
                 parts, length = [], 0
         yield self._sealed(parts)
-        yield iter((self._sealer.finish(),))
+        yield self._finished()
 
     def _sealed(self, parts: Iterable[bytes | bytearray]) -> Iterator[memoryview]:
         for part in parts:
@@ -295,6 +295,9 @@ class _Sealing:
                 )
             self.digest.update(part)
             yield self._sealer.update(part)
+
+    def _finished(self) -> Iterator[bytes]:
+        yield self._sealer.finish()  # not before the pieces in front of it
 
 
 def _bound(scope: bytes, name: str) -> bytes:

@@ -2,7 +2,7 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -170,6 +170,44 @@ async def test_writers_do_not_hold_up_the_loop(objects):
         *(objects.put(f"{n:02x}" + "0" * 46, piece(b"x" * 100_000)) for n in range(32))
     )
     assert [len(await objects.listed(f"{n:02x}")) for n in range(32)] == [1] * 32
+
+
+async def test_the_next_piece_arrives_while_one_is_written(objects, tmp_path):
+    arrived = threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        assert arrived.wait(30)
+        yield b"first, "
+
+    async def pieces() -> AsyncIterator[Iterable[bytes]]:
+        yield slowly()
+        arrived.set()
+        yield (b"second",)
+
+    async with asyncio.timeout(20):
+        assert await objects.put(NAME, pieces()) == 13
+    assert (tmp_path / "files" / NAME[:2] / NAME[2:]).read_bytes() == b"first, second"
+
+
+async def test_whoever_breaks_off_waits_for_the_piece_that_is_written(objects):
+    go_on, ended = threading.Event(), []
+
+    def slowly() -> Iterator[bytes]:
+        assert go_on.wait(30)
+        yield b"x"
+        ended.append(True)
+
+    async def pieces() -> AsyncIterator[Iterable[bytes]]:
+        yield slowly()
+        raise ConnectionResetError
+
+    putting = asyncio.create_task(objects.put(NAME, pieces()))
+    await asyncio.sleep(0.05)
+    assert not putting.done()  # its file is not closed under the thread
+    go_on.set()
+    with pytest.raises(ConnectionResetError):
+        await putting
+    assert ended == [True]
 
 
 async def test_work_answers_and_raises():
