@@ -1,6 +1,6 @@
 """Body of a record: its values, each with the token that stands for it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -124,6 +124,15 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
 
 
 TOKEN_OF: Final = attrgetter("token")
+
+
+def tokens_beyond(body: RecordBody | None, names: Container[str]) -> set[str]:
+    """The tokens of other fields than these: the rules had fields once that have gone, or have
+    other names now.
+    """
+    some = body.values.items() if body is not None else ()
+    return {one.token for name, values in some if name not in names for one in values}
+
 
 #: The values of a version, by field.
 TokenizedFields = Mapping[str, tuple[TokenizedValue, ...]]

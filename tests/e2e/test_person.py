@@ -192,3 +192,25 @@ async def sh(world: World, script: str, client: str, secret: str) -> str:
     said, complained = await process.communicate()
     assert process.returncode == 0, said + complained
     return said.decode()
+
+
+async def test_a_person_is_found_and_forgotten_by_fields_that_the_rules_have_no_more(
+    tmp_path: Path,
+) -> None:
+    async with installed(tmp_path) as (world, vault):
+        file = world.instance.rules / "rules.yaml"
+        file.write_text(rules(world.upstream))
+        await world.instance.start()
+        await vault.enter()
+        await world.call("POST", "/people", 201, json=ANN)
+        lines = file.read_text().splitlines(keepends=True)
+        gone = ("born:", "card:")
+        file.write_text("".join(one for one in lines if not one.lstrip().startswith(gone)))
+        await world.instance.logged("rules are active")
+        for name in ("born", "card"):
+            status, said, complained = await person(world, vault, "export", value=str(ANN[name]))
+            assert status == 0, complained
+            assert [one["record_key"] for one in json.loads(said)["records"]] == ["1"], name
+        status, said, _ = await person(world, vault, "erase", "--yes", "--json", value=ANN["card"])
+        assert (status, json.loads(said)["erased"]) == (0, True)
+        assert (await world.call("GET", "/people/1", 200))["name"] is None

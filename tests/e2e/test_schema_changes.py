@@ -13,10 +13,12 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
+from tests.e2e.conftest import World
 from tests.e2e.test_workers import STORES, ready, team
+from tests.support.application import Misbehaviour
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
-from tests.support.people import rules
+from tests.support.people import ANN, MARKERS, rules
 
 RECORDS = 3000
 KEY = {"type": "primary_key"}
@@ -247,3 +249,44 @@ async def test_a_schema_of_one_worker_is_that_of_all_when_it_is_answered(
                 assert await told("DELETE", path) == 204
                 for _ in range(8):
                     assert await told("DELETE", path) == 404
+
+
+async def test_values_of_a_field_that_the_rules_rename_are_restored_and_not_overwritten(
+    world: World,
+) -> None:
+    """Also while a create is in doubt, whose record was told by fields that have gone."""
+    made = await world.call("POST", "/people", 201, json=ANN)
+    world.application.plan = [Misbehaviour(act=True, cut=True)]
+    await world.call("POST", "/people", 502, json={**ANN, "name": "Quibblethwaite"})
+    token = world.application.records[1]["email"]
+    file = world.instance.rules / "rules.yaml"
+    before = renamed = file.read_text()
+    for old, new in (
+        ("      email:  {kind", "      mail:   {at: $.email, kind"),
+        ("      born:   {kind", "      birth:  {at: $.born, kind"),
+        ("      name:   {kind", "      called: {at: $.name, kind"),
+        ("{field: email}", "{field: mail}"),
+        ("name: name, email: email", "name: called, email: mail"),
+    ):
+        assert old in renamed
+        renamed = renamed.replace(old, new)
+    file.write_text(renamed)
+    await world.instance.logged("rules are active")
+    warned = world.instance.events("the new rules give another name")
+    assert {one["source"] for one in warned} == {"person.email", "person.born", "person.name"}
+    people = [made, {**ANN, "name": "Quibblethwaite", "id": 2}]
+    for _ in range(2):
+        assert (await world.call("GET", "/people", 200))["items"] == people
+        assert await world.call("GET", "/people/1", 200) == made
+        # a token is no value, whatever its field is called
+        await world.call("PATCH", "/people/1", 422, json={"email": token})
+        await world.instance.kill()
+        await world.instance.start()
+    again = {**made, "vip": "no"}
+    assert await world.call("PUT", "/people/1", 200, json=again) == again
+    found = await world.call("GET", "/people", 200, params={"email": ANN["email"]})
+    assert [one["id"] for one in found["items"]] == [1]
+    file.write_text(before)
+    await world.instance.logged("rules are active")
+    assert await world.call("GET", "/people", 200) == {"items": [again, people[1]], "total": 2}
+    assert not [one for one in MARKERS if world.application.holds(one)]

@@ -158,7 +158,7 @@ class RuleChanges:
         before = self._in_force.runtime.rules
         if fresh.version != before.version:
             # loads what rules that stay the same never need
-            from proxy.redactor.tools.difference import RuleEffect, differences
+            from proxy.redactor.tools.difference import CALLED, RuleEffect, differences
 
             changes = await asyncio.to_thread(differences, before, fresh)
             lost = [one for one in changes if one.effect is RuleEffect.LOSES]
@@ -177,4 +177,6 @@ class RuleChanges:
                 _log.warning(
                     "by the new rules a value loses protection", source=one.subject, text=one.text
                 )
+            for one in [one for one in changes if one.text.startswith(CALLED)][:_MOST]:
+                _log.warning("the new rules give another name", source=one.subject, text=one.text)
         return runtime

@@ -118,7 +118,10 @@ def _renamed(old: RuleSet, new: RuleSet, names: Renames) -> Iterator[RuleChange]
                 )
             yield RuleChange(RuleEffect.CHANGES, f"entity {before}", text)
     for (of, after), before in names.fields.items():
-        text = f"{CALLED} {after}: values that the vault holds under {before} are not restored"
+        text = (
+            f"{CALLED} {after}: values that the vault holds under {before} are restored in their "
+            "records, and found by no search until they are written again"
+        )
         yield RuleChange(RuleEffect.CHANGES, f"{of}.{before}", text)
 
 

@@ -14,7 +14,7 @@ from proxy.offload import busy, give_way, strides
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import digits_of
-from proxy.vault.body import NO_VALUES, RecordBody
+from proxy.vault.body import NO_VALUES, RecordBody, tokens_beyond
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_tokens import beyond_chance, token_spellings
 from proxy.vault.next_version import MaskPort, ProxiedDraft
@@ -271,7 +271,8 @@ async def refuse_tokens(collection: Collection, writes: Sequence[StagedWrite]) -
     unsure: dict[tuple[str, str], tuple[str, str]] = {}
     for write in writes:
         for name, text in _like_tokens(collection, write):
-            if carries_record(collection, name, text):
+            gone = tokens_beyond(write.live, collection.tokenizers)
+            if text in gone or carries_record(collection, name, text):
                 refused.append((name, text))
             else:
                 unsure.update(((name, one), (name, text)) for one in token_spellings(text))

@@ -1,6 +1,6 @@
 """Recognition of the records of an answer's objects, where only the token index led to them."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from proxy.model.schema import NO_VALUE, Value
@@ -223,13 +223,26 @@ def find(opened: OpenRow | None, name: str, text: str) -> Value | None:
     return None if opened is None else opened.values.get((name, text))
 
 
+def of_gone_field(
+    collection: Collection, records: Iterable[OpenRow | None], text: str
+) -> Value | None:
+    """The value of a token in one of these records whose field the rules do not have any more: it
+    has another name now, and the token stands in the place of that.
+    """
+    for one in records:
+        for (name, token), value in one.values.items() if one and text in one.token_texts else ():
+            if token == text and name not in collection.tokenizers:
+                return value
+    return None
+
+
 def telling_hashes(collection: Collection, fields: TokenizedFields) -> list[bytes]:
-    """The hashes of tokens that tell their record from others."""
+    """The hashes of tokens that tell their record from others; none of fields that have gone."""
     return [
         collection.token_hash(name, value.token)
         for name, values in fields.items()
+        if name in collection.tokenizers and collection.tokenizers[name].resolution in TELLS_RECORD
         for value in values
-        if collection.tokenizers[name].resolution in TELLS_RECORD
     ]
 
 

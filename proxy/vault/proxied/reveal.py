@@ -24,7 +24,7 @@ from proxy.vault.proxied.open_rows import (
     open_current,
     open_with_staged,
 )
-from proxy.vault.proxied.recognize import OF_ID, by_index, find, is_shared, recognize
+from proxy.vault.proxied.recognize import OF_ID, by_index, find, is_shared, of_gone_field, recognize
 from proxy.vault.verdicts import is_as_before
 
 #: Objects of an answer that are resolved at once.
@@ -169,10 +169,12 @@ async def _look_further(
 
 
 def _is_respelled(collection: Collection, token: FieldToken, tokens: Iterable[FieldToken]) -> bool:
-    """Whether a text is one of these tokens in another spelling."""
+    """Whether a text is one of these in another spelling, or of a field that has gone."""
     name, text = token
-    own = [one for field, one in tokens if field == name] if name in collection.respells else []
-    return any(True for _ in collection.respelled(name, (text,), own)) if own else False
+    if any(one == text and of not in (RECORD_ID, *collection.tokenizers) for of, one in tokens):
+        return True
+    own = [one for field, one in tokens if field == name and name in collection.respells]
+    return bool(own) and any(True for _ in collection.respelled(name, (text,), own))
 
 
 def _unresolved(
@@ -240,18 +242,16 @@ async def _resolved(
     rids: Sequence[int | None],
     rows: tuple[Mapping[int, OpenRow], OpenRow | None],
 ) -> tuple[list[Value | None], list[tuple[int, bytes]]]:
-    """The values of an object by the records that were opened, and the places and hashes of tokens
-    that the index may know.
-
-    ``rids``: the ids in tokens. ``rows``: the records by id, and the one of the object.
+    """The values of an object by the records that were opened, by id, and the one of the object,
+    and the places and hashes of tokens that the index may know. ``rids``: the ids in tokens.
     """
     opened, home = rows
     values: list[Value | None] = []
     missing: list[tuple[int, bytes]] = []
     for index, ((name, text), rid) in enumerate(zip(item.places, rids, strict=True)):
-        value = find(home, name, text)  # which may have it in common with the one that it carries
-        if value is None and rid is not None:
-            value = find(opened.get(rid), name, text)
+        other = opened.get(rid or 0)  # which ``home`` may have it in common with
+        value = find(home, name, text) or find(other, name, text)
+        value = value or of_gone_field(collection, (home, other), text)
         if value is None and rid is None and home is not None and name in collection.respells:
             own = [token for field, token in home.values if field == name]
             for _, spelled in collection.respelled(name, (text,), own):

@@ -205,13 +205,14 @@ def _holding_of(
     kinds = {field.name: field.kind for field in records.full_schema.fields}
     fields, mentions, others = list[str](), list[str](), list[str]()
     for name, texts in _texts_by_field(versions).items():
-        if name not in kinds or not records.rights.shows_value(name):
+        if not records.rights.shows_value(name):
             continue
-        if any(compare(kinds[name], text) for text in texts):
+        kind = kinds.get(name, "text")  # what rules named once is there, and shown, as before
+        if any(compare(kind, text) for text in texts):
             fields.append(name)
         elif within is not None and any(within.search(_spaced(text)) for text in texts):
             mentions.append(name)
-        elif kinds[name] in _IDENTIFYING and any(texts):
+        elif kind in _IDENTIFYING and any(texts):
             others.append(name)
     if not fields and not mentions:
         return None
