@@ -211,6 +211,8 @@ async def test_a_person_is_found_and_forgotten_by_fields_that_the_rules_have_no_
             status, said, complained = await person(world, vault, "export", value=str(ANN[name]))
             assert status == 0, complained
             assert [one["record_key"] for one in json.loads(said)["records"]] == ["1"], name
-        status, said, _ = await person(world, vault, "erase", "--yes", "--json", value=ANN["card"])
+        status, said, _ = await person(
+            world, vault, "erase", "--yes", "--json", value=str(ANN["card"])
+        )
         assert (status, json.loads(said)["erased"]) == (0, True)
         assert (await world.call("GET", "/people/1", 200))["name"] is None
