@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.net.outbound import AclClient, Outbound
-from proxy.net.tls import client_context
+from proxy.net.tls import machine_context
 from tests.support.api import Interface
 from tests.support.patience import PATIENCE
 from tests.support.rawhttp import Wire
@@ -75,7 +75,7 @@ async def filtering(here: Interface, seconds: float = PATIENCE) -> AsyncIterator
     endpoint = FilterEndpoint()
     async with (
         RawServer(endpoint.behave) as server,
-        Outbound(seconds, client_context()) as outbound,
+        Outbound(seconds, machine_context()) as outbound,
     ):
         endpoint.port = server.port
         here.services.acl = AclClient(outbound, lambda _outcome: None)

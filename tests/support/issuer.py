@@ -5,7 +5,6 @@ tokens.
 import asyncio
 import base64
 import json
-import ssl
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from proxy.net.outbound import Outbound, UnansweredError
+from proxy.net.tls import machine_context
 
 ISSUER = "https://login.example.com"
 AUDIENCE = "https://se-vault.example.com"
@@ -88,7 +88,7 @@ class AskedIssuer(Outbound):
     """Publishes keys, or knows tokens, and counts how often it is asked."""
 
     def __init__(self, body: bytes) -> None:
-        super().__init__(1.0, ssl.create_default_context())
+        super().__init__(1.0, machine_context())
         self.asked: list[tuple[str, str, Mapping[str, str], bytes]] = []
         self.body = body
         self.down = False

@@ -30,7 +30,10 @@ from tests.support.table import table
 
 
 async def test_an_answer_comes_back_as_it_is():
-    async with RawServer(says(whole())) as server, Outbound(PATIENCE, client_context()) as outbound:
+    async with (
+        RawServer(says(whole())) as server,
+        Outbound(PATIENCE, machine_context()) as outbound,
+    ):
         assert await outbound.ask("GET", server.url + "/x", {"X-A": "b"}) == BODY
     assert (server.requests[0].start, dict(server.requests[0].fields)[b"X-A"]) == (
         b"GET /x HTTP/1.1",
@@ -40,14 +43,14 @@ async def test_an_answer_comes_back_as_it_is():
 
 async def test_what_was_wrong_is_told_and_never_what_was_said():
     async with RawServer(says(whole(b"secret", status=b"403 secret"))) as server:
-        async with Outbound(PATIENCE, client_context()) as outbound:
+        async with Outbound(PATIENCE, machine_context()) as outbound:
             with pytest.raises(UnansweredError) as caught:
                 await outbound.ask("GET", server.url, {})
     assert "secret" not in str(caught.value)
 
 
 async def test_time_is_up_when_it_is():
-    async with RawServer(silent()) as server, Outbound(0.05, client_context()) as outbound:
+    async with RawServer(silent()) as server, Outbound(0.05, machine_context()) as outbound:
         with pytest.raises(TimeoutError):
             await outbound.ask("GET", server.url, {})
 
@@ -63,7 +66,7 @@ async def test_time_is_up_when_it_is():
 async def test_where_it_may_go_is_looked_at_again_as_it_connects(allowed, told):
     async with (
         RawServer(says(whole())) as server,
-        Outbound(PATIENCE, client_context(), EgressPolicy(allowed)) as outbound,
+        Outbound(PATIENCE, machine_context(), EgressPolicy(allowed)) as outbound,
     ):
         url = f"http://localhost:{server.port}/x"
         if told is None:
@@ -95,7 +98,7 @@ async def test_of_several_addresses_those_are_asked_that_may_be(monkeypatch):
     server = RawServer(says(whole()))
     server.at = socket.create_server(("127.0.0.2", 0))
     async with server:
-        async with Outbound(PATIENCE, client_context(), egress) as outbound:
+        async with Outbound(PATIENCE, machine_context(), egress) as outbound:
             assert await outbound.ask("GET", f"http://both.example:{server.port}/", {}) == BODY
             with pytest.raises(UnansweredError, match="neither public"):
                 await outbound.ask("GET", f"http://one.example:{server.port}/", {})
@@ -106,7 +109,7 @@ async def test_a_name_that_nobody_knows_cannot_be_reached(monkeypatch):
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
     monkeypatch.setattr(aiohttp.ThreadedResolver, "resolve", none)
-    async with Outbound(PATIENCE, client_context(), EgressPolicy(("gone.example",))) as outbound:
+    async with Outbound(PATIENCE, machine_context(), EgressPolicy(("gone.example",))) as outbound:
         with pytest.raises(UnansweredError, match="cannot be reached"):
             await outbound.ask("GET", "https://gone.example/", {})
 
@@ -324,7 +327,7 @@ async def test_it_has_to_be_entered_before_it_asks():
 async def test_keys_are_fetched_and_tokens_asked_about_with_our_own_credentials():
     async with (
         RawServer(says(whole(b"{}"))) as server,
-        Outbound(PATIENCE, client_context()) as outbound,
+        Outbound(PATIENCE, machine_context()) as outbound,
     ):
         client = IssuerClient(outbound, server.url + "/keys", "us:sec ret:x")
         assert await client.keys() == b"{}"
@@ -345,7 +348,7 @@ async def test_no_answer_and_no_good_one_are_told_as_such():
         RawServer(silent()) as slow,
     ):
         for server, seconds in ((broken, PATIENCE), (slow, 0.05)):
-            async with Outbound(seconds, client_context()) as outbound:
+            async with Outbound(seconds, machine_context()) as outbound:
                 with pytest.raises(VaultError) as caught:
                     await IssuerClient(outbound, server.url).keys()
             assert caught.value.code is Code.ISSUER_UNREACHABLE
