@@ -299,7 +299,7 @@ class AnswerScan:
             return []
         rule = self._joined.plan.operation.response
         wide = page is not None and rule.restore is Restore.HTML
-        named = self._joined.plan.operation.id is not None
+        named = self._joined.plan.operation.id is not None or bool(keys and not self._writes)
         bound = named and (rule.scan or rule.restore in _BOUND)
         sent = self._request
         much = any(map(is_large, self._writes)) or (sent is not None and is_long(sent.body))
@@ -361,8 +361,8 @@ class AnswerScan:
     async def _in_elements(
         self, answer: Response, keys: Sequence[str], page: int | None, home: OpenRow | None = None
     ) -> list[Edit]:
-        at = keys, home, page
-        edits, shows = await in_elements(self._joined, answer, self._writes, at)
+        sent, at = (self._request, self._writes), (keys, home, page)
+        edits, shows = await in_elements(self._joined, answer, sent, at)
         self.revealed |= shows
         return edits
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.page_forms import in_forms
 from proxy.redactor.exchange.request_tokens import RequestText, StoredToken
 from proxy.redactor.inner_texts import Candidate
 from proxy.redactor.message import Request, Response
@@ -269,18 +270,20 @@ async def nameless_record(
 async def in_elements(
     joined: BoundOperation,
     answer: Response,
-    writes: Sequence[StagedWrite],
+    sent: tuple[Request | None, Sequence[StagedWrite]],
     at: tuple[Sequence[str], OpenRow | None, int | None],
 ) -> Elements:
     """The values of the elements that the rule names.
 
-    ``writes``: the changes of the request. ``at``: the records that it names; the one that it means
+    ``sent``: the request and its changes. ``at``: the records that it names; the one that it means
     if no record has that id (``nameless_record``); and the time of the request, for a page: else
     the answer is without success. Raises ``VaultError(VAULT_DOWN)``.
     """
-    keys, home, page = at
+    (request, writes), (keys, home, page) = sent, at
     if page is None:
         return await _sent_in_elements(joined, answer, writes)
+    if not (keys or writes):
+        return Elements(*await in_forms(joined, request, answer, page))
     return await _stored_in_elements(joined, answer, (keys, home), page)
 
 

@@ -231,6 +231,8 @@ class RuleExchange:
             form = self.began if anybody and outcome is Outcome.REFUSED else None
             scan = AnswerScan(self._joined, self._request, self._writes, self._search, form)
             page = self.began if outcome is _TAKEN else None
+            if page is not None:
+                self._learn_ids(answer)
             restored = await scan.restored(answer, self._keys(), page)
             self._shows = scan.revealed
             return restored
@@ -250,9 +252,7 @@ class RuleExchange:
             if answer.body:
                 self.pass_unread(answer.status, answer.headers)
             return answer
-        ident = self._operation.response.id
-        if ident is not None and ident.source is IdSource.HEADER and self._writing is None:
-            self._ids = self._ids or header_ids(ident, answer.headers, self._operation.template)
+        self._learn_ids(answer)
         if len(self._ids) == 1:
             self._ids = respelled(self._operation, self._writing, self._ids, answer, body)
         if self._operation.verb is _DELETE:
@@ -274,6 +274,12 @@ class RuleExchange:
             revealed = self._revealed
             discard(body.items, restored, *(revealed[:4] if revealed is not None else ()))
         return Response(answer.status, answer.headers, written.content) if audited else answer
+
+    def _learn_ids(self, answer: Response) -> None:
+        """A header field of the answer to a read may say which record it shows."""
+        ident = self._operation.response.id
+        if ident is not None and ident.source is IdSource.HEADER and self._writing is None:
+            self._ids = self._ids or header_ids(ident, answer.headers, self._operation.template)
 
     async def _read_answer(self, answer: Response, long: bool) -> ParsedBody | None:
         """The objects of the answer; ``None``: it cannot be read, and passes with its tokens."""

@@ -26,7 +26,8 @@ from proxy.redactor.rules import (
     Verb,
 )
 from proxy.redactor.words import DocumentKind
-from proxy.tokenization.base import Resolution, Shape
+from proxy.tokenization import SHAPES
+from proxy.tokenization.base import TELLS_RECORD, Resolution, Shape
 from proxy.tokenization.fallback import Fallback
 
 #: Answers in which tokens are restored without their record's id.
@@ -79,10 +80,14 @@ def page_members(
             "or leave the element out",
         )
     unclear = small | short
+    telling = [] if single else [rule.name for rule in rules if _tells(rule)]
+    beside = ", and one that shows whose it is" if telling else ""
+    beside += "" if single else " (where the address has the id, write id: path id)"
     for name in sorted(unclear - {*members.values()} if single else unclear):
+        pair = ", ".join(f"{one}: {one}" for one in (name, *telling[:1]))
         way = (
-            "; or name the record (id: path id) and the element that holds it: form: "
-            f"{{{name}: {name}}}, by its name, id or itemprop"
+            f"; or name the element that holds it{beside}: form: {{{pair}}}, by its name, id or "
+            "itemprop"
         )
         kind = entity.fields[name].shape.name
         whole = "which nobody can tell", "give it a larger token shape"
@@ -98,6 +103,23 @@ def page_members(
             f"'only'{way if page else ''}",
         )
     return members
+
+
+def tells_record(ident: IdPlace | None, body: BodyPlace | None, entity: Entity) -> bool:
+    """Whether a page says which record it shows: by a header field, or by a token in an element
+    that the rule names, of a shape that always tells its record.
+    """
+    if ident is not None and ident.source is IdSource.HEADER:
+        return True
+    fields = {*body.form.values()} & entity.fields.keys() if body is not None else ()
+    return any(_tells(entity.fields[name]) for name in fields)
+
+
+def _tells(rule: FieldRule) -> bool:
+    """Whether each token of a field tells its record."""
+    shape = rule.shape
+    large = shape.resolution in TELLS_RECORD and not needs_record(shape)
+    return large and not SHAPES[shape.name].sometimes_short
 
 
 def with_lone_tokens(

@@ -12,6 +12,7 @@ from proxy.redactor.load.answers import (
     only_fields,
     page_members,
     stream_kind,
+    tells_record,
 )
 from proxy.redactor.load.body_places import (
     PLACE_KEYS,
@@ -289,6 +290,7 @@ def _response(
         check_named(inner, answer_id, success, faults)
     only = only_fields(inner, entity, faults)
     single = is_single(id_place) or (verb is Verb.CREATE and sent is not None and is_form(sent))
+    single = single or (verb is Verb.READ and tells_record(answer_id, body, entity))
     members = page_members(inner, body, (entity, only), single, faults)
     stream = stream_kind(inner, verb, faults)
     check_messages(section, faults)
@@ -349,7 +351,8 @@ def _check_addressed(
     """Shapes that resolve by record need the record's id next to each token."""
     # a fault already
     unnamed = operation.verb in (Verb.UPDATE, Verb.DELETE) and operation.id is None
-    if operation.response.body is None or carries_id(operation) or unnamed:
+    body, page = operation.response.body, operation.response.members
+    if body is None or (page and body.objects is None) or carries_id(operation) or unnamed:
         return
     small = [rule for rule in draft.entity.fields.values() if needs_record(rule.shape)]
     at: Position = section.key("response") if "response" in section else section.position("match")

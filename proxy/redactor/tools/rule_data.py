@@ -179,8 +179,9 @@ def _dates_in_lists(entity: Entity, rules: RuleSet) -> str:
             fields |= left
     return (
         f"{', '.join(sorted(fields))} of {entity.name}: 'only' says that the page of "
-        f"{', '.join(labels)} has none; if it has, as a list may, people believe the token there; "
-        "write token: opaque where the application's column is text"
+        f"{', '.join(labels)} has none; if it has, as a list may, people believe the token there, "
+        "and a form saves it; write token: opaque where the application's column is text, or in "
+        "place of 'only' name its element under form:, and one that shows whose it is"
         if labels
         else ""
     )
