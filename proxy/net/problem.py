@@ -3,18 +3,19 @@
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.net.response import RequestContext
 from proxy.redactor import content_coding
 from proxy.redactor.content_coding import weights
-from proxy.redactor.rules import OnError, Verb
+from proxy.redactor.rules import REFUSAL_WORDS, OnError, Verb
 from proxy.telemetry import logs
 
 # The table from error codes to HTTP statuses, with an endpoint's ``on_error``.
@@ -240,8 +241,12 @@ _POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
+#: The name of a field before the reason of its value.
+_NAMED: Final = re.compile(r"^[\w-]+: ")
+_WORD: Final = re.compile(rf"\{{({'|'.join(REFUSAL_WORDS)})\}}")
 PROBLEM: Final = "application/problem+json"
-_JSON: Final = f"Content-Type: {PROBLEM}\r\n".encode()
+_PROBLEM: Final = f"Content-Type: {PROBLEM}\r\n".encode()
+_JSON: Final = b"Content-Type: application/json\r\n"
 _HTML: Final = (
     f"Content-Type: text/html; charset=utf-8\r\nContent-Security-Policy: {_POLICY}\r\n"
     "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
@@ -271,6 +276,35 @@ def prefers_page(accept: bytes) -> bool:
     return page > document and page >= liked.get("*/*", 0.0)
 
 
+def in_own_form(document: bytes, form: str) -> bytes:
+    """A document of ``problem`` in the JSON of an application.
+
+    ``form``: that JSON as text. A text that is a word in braces alone becomes that part of the
+    document, one with more around it a longer text; ``fields`` are the reasons by their places.
+    """
+    parts = json.loads(document)
+    parts["fields"] = {
+        one["source"].removeprefix("/").replace("/", "."): _NAMED.sub("", one["detail"])
+        for one in parts["errors"]
+    }
+    return json.dumps(_filled(json.loads(form), parts), ensure_ascii=False).encode()
+
+
+def _filled(form: Any, parts: Mapping[str, Any]) -> Any:
+    if isinstance(form, dict):
+        return {name: _filled(value, parts) for name, value in form.items()}
+    if isinstance(form, list):
+        return [_filled(value, parts) for value in form]
+    if not isinstance(form, str):
+        return form
+    whole = _WORD.fullmatch(form)
+    return parts[whole[1]] if whole else _WORD.sub(lambda word: _text(parts[word[1]]), form)
+
+
+def _text(part: Any) -> str:
+    return part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)
+
+
 def own_answer(
     status: int,
     error: VaultError,
@@ -285,9 +319,17 @@ def own_answer(
 
     ``accept`` is the Accept field of the request, which tells whether a browser wants a page.
     """
-    body, kind = problem_document(status, error), _JSON
+    content = problem_document(status, error), _PROBLEM
     if accept is not None and prefers_page(accept):
-        body, kind = refusal_page(body), _HTML
+        content = refusal_page(content[0]), _HTML
+    return _whole(status, error, content, head=head, close=close)
+
+
+def _whole(
+    status: int, error: VaultError, content: tuple[bytes, bytes], *, head: bool, close: bool
+) -> bytes:
+    """The bytes of an answer with this body and these fields of it."""
+    body, kind = content
     wait = wait_of(error)
     lines = [
         b"HTTP/1.1 %d %b\r\n" % (status, reason_phrase(status).encode("ascii", "replace")),
@@ -307,8 +349,12 @@ def refuse_request(incoming: RequestContext, status: int, error: VaultError) -> 
     """Answer in the proxy's own name."""
     incoming.begin(status)
     accept = content_coding.field(incoming.raw, b"accept")
-    whole = own_answer(
-        status, error, head=incoming.head.method == "HEAD", close=incoming.close, accept=accept
-    )
+    content = problem_document(status, error), _PROBLEM
+    if accept is not None and prefers_page(accept):
+        content = refusal_page(content[0]), _HTML
+    elif incoming.endpoint is not None and incoming.endpoint.refusals:
+        content = in_own_form(content[0], incoming.endpoint.refusals), _JSON
+    head = incoming.head.method == "HEAD"
+    whole = _whole(status, error, content, head=head, close=incoming.close)
     incoming.size += len(whole) - whole.index(b"\r\n\r\n") - 4
     incoming.write(whole)

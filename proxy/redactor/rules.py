@@ -6,7 +6,7 @@ A ``RuleSet`` is swapped as a whole when rule files change. ``docs/rules.md`` de
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -236,6 +236,10 @@ class BodyLimits:
     form_fields: int = 1000
 
 
+#: Words in braces that stand for parts of a refusal in the application's own form.
+REFUSAL_WORDS: Final = ("status", "title", "code", "detail", "errors", "fields")
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """A web application behind the proxy."""
@@ -252,6 +256,8 @@ class Endpoint:
     ordered: Mapping[str, str] = field(default_factory=dict)  #: ``entity.field`` by words of orders
     cookies: Mapping[str, CookieField] = field(default_factory=dict)  #: that hold values
     caller: CallerRule | None = None  #: how callers prove their roles
+    #: the JSON of refusals with words in braces, as text; empty: problem documents
+    refusals: str = ""
     views: tuple[View, ...] = ()  #: their visibility; empty: everything
     #: what stands before the paths of operations that WordPress serves by a parameter
     rest_routes: frozenset[bytes] = frozenset()

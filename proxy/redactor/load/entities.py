@@ -357,10 +357,9 @@ def _schema_field(rule: FieldRule) -> Field:
         if rule.find
         else Storage.ENCRYPTED
     )
-    dated = rule.in_clear and rule.kind == "date"
     return Field(
         rule.name,
-        FieldType.DATE if dated else FieldType.STRING,
+        FieldType.DATE if rule.in_clear and rule.kind == "date" else FieldType.STRING,
         storage,
         rule.kind,
         partial_match="partial" in rule.find,
@@ -382,6 +381,7 @@ def compile_endpoint(section: Section | None, on_error: Section | None) -> Endpo
         Unmatched(section.value("unmatched", "report")),
         BodyLimits(**_stated(section.value("limits"))),
         _on_error(on_error),
+        refusals=section.value("refusals") or "",
     )
 
 

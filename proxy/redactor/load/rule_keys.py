@@ -26,7 +26,7 @@ from proxy.redactor.load.parsers import (
     parse_upstream,
     status,
 )
-from proxy.redactor.load.value_checks import CHECK_BLOCK, CheckWord
+from proxy.redactor.load.value_checks import CHECK_BLOCK, CheckWord, RefusalForm
 from proxy.redactor.load.value_forms import (
     Anything,
     Block,
@@ -75,6 +75,7 @@ ENDPOINT = Block(
         Key("prefix", Text("path", "a path such as /crm", parse=parse_prefix, reference=True), "the path that all its requests begin with; it is forwarded as it came, and every `match` begins with it", "none"),
         Key("unmatched", KeywordForm(("report", "pass", "deny")), "what happens to a request that no operation names: it passes and each shape of a path is told once, it passes unsaid, or it is refused", "report"),
         Key("limits", LIMITS_BLOCK, "bounds on bodies"),
+        Key("refusals", RefusalForm(), "the JSON of the proxy's own refusals, in the form in which the application tells its errors: [refusals](#refusals-in-the-applications-own-form)", "problem documents (RFC 9457)"),
         Key("caller", CALLER_BLOCK, "how callers prove the roles that `views` name", "nobody has a role"),
     ),
     elsewhere=dict.fromkeys(

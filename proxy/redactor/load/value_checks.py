@@ -1,6 +1,7 @@
 """``check``: what values of a field may be, linear_pattern; and the tokens that ``versions`` needs."""
 
 import datetime as dt
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from proxy.redactor.load.value_forms import (
     Section,
     Text,
 )
-from proxy.redactor.load.yaml_tree import RuleFaults, Scalar, YamlNode
-from proxy.redactor.rules import FieldRule, Position
+from proxy.redactor.load.yaml_tree import RuleFaults, Scalar, YamlNode, did_you_mean, plain_values
+from proxy.redactor.rules import REFUSAL_WORDS, FieldRule, Position
 from proxy.redactor.validation import (
     CHECKED_KINDS,
     FieldCheck,
@@ -31,6 +32,8 @@ from proxy.redactor.validation import (
 )
 
 _NAME: Final = r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?"
+#: A word in braces, as refusals have them; other braces are those of JSON.
+_BRACES: Final = re.compile(r"\{([A-Za-z_]+)\}")
 _RELATIVE: Final = re.compile(r"today(?: ?([+-]) ?([0-9]{1,4})([yd]))?")
 #: Years of a bound that counts from today.
 _MOST_YEARS: Final = 200
@@ -68,6 +71,28 @@ _BOUND: Final = ScalarForm(
     lambda node: node.text if node.text and not isinstance(node.value, bool) else None,
     {"type": ["number", "string"]},
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalForm:
+    """The JSON of refusals; read as its text, with the words in braces as they stand."""
+
+    label: str = "JSON object"
+
+    def read(self, node: YamlNode, context: Context) -> Any:
+        content = plain_values(node)
+        if not isinstance(content, dict) or not content:
+            text = 'this is the object of a refusal, such as {ok: false, error: "{detail}"}'
+            return context.faults.add(node.at, text)
+        form = json.dumps(content, ensure_ascii=False)
+        for word in dict.fromkeys(_BRACES.findall(form)):
+            if word not in REFUSAL_WORDS:
+                hint = did_you_mean(word, REFUSAL_WORDS)
+                context.faults.add(node.at, f"'{{{word}}}' is no part of a refusal; {hint}")
+        return form
+
+    def schema(self) -> JsonSchema:
+        return {"type": "object", "minProperties": 1}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The effective rule of a request with every default, for ``domicile rules explain``."""
 
+import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -225,6 +226,7 @@ def _endpoint(endpoint: Endpoint) -> dict[str, Any]:
         "unmatched": str(endpoint.unmatched),
         "limits": {name: getattr(limits, name) for name in limits.__slots__},
         "on_error": {name: getattr(errors, name) for name in errors.__slots__},
+        "refusals": json.loads(endpoint.refusals or "null"),
     }
 
 

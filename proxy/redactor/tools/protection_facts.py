@@ -314,6 +314,7 @@ def endpoint_facts(rules: RuleSet, other: RuleSet, names: Renames = NO_RENAMES) 
             "guard": Fact(errors.guard, _GUARD[errors.guard]),
             "field_absent": Fact(errors.field_absent, errors.field_absent == "refuse"),
             "caller": Fact(f"{caller.source} {caller.url}" if caller else "none"),
+            "refusals": Fact(endpoint.refusals or "none"),
         }
         entities = {
             one.entity.name: one.entity
