@@ -251,7 +251,7 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
     lines = [f"{name}: {command.painted_fault(error.message)}"]
     if error.code is not Code.BAD_RULES:
         return lines + command.detail_lines(error.details)
-    return lines + [text for detail in error.details for text in command.rule_fault_lines(detail)]
+    return lines + command.rule_faults(error.details)
 
 
 COMMAND: Final = Command(

@@ -71,7 +71,7 @@ def complain(error: VaultError, *, as_json: bool) -> None:
     else:
         lines = detail_lines(error.details)
         if error.code is Code.BAD_RULES:
-            lines = [text for detail in error.details for text in rule_fault_lines(detail)]
+            lines = rule_faults(error.details)
         head = painted("domicile:", _RED, sys.stderr)
         print(printable("\n".join([f"{head} {error.message}", *lines])), file=sys.stderr)
 
@@ -106,6 +106,18 @@ def in_order(text: str) -> str:
 def painted_fault(text: str) -> str:
     """A part of a report that is not."""
     return painted(text, _RED, sys.stdout)
+
+
+def rule_faults(details: Sequence[Detail]) -> list[str]:
+    """The lines of faults in rule files; a sentence that counts at several places stands once."""
+    places: dict[str, list[str]] = {}
+    for detail in details:
+        places.setdefault(detail.text, []).append(detail.source)
+    lines: list[str] = []
+    for text, (first, *others) in places.items():
+        lines += rule_fault_lines(Detail(first, text))
+        lines += [f"      the same at {', '.join(others)}"] if others else []
+    return lines
 
 
 def rule_fault_lines(detail: Detail) -> list[str]:

@@ -4,6 +4,7 @@ sides.
 
 import asyncio
 import gzip
+import json
 import socket
 from dataclasses import replace
 
@@ -567,3 +568,20 @@ async def test_callers_of_http_1_0_are_answered_and_kept_or_closed():
             await client.send(b"GET /people/1 HTTP/1.0\r\n\r\n")
             assert (await client.until_close()).endswith(BODY)
         assert server.requests[0].all("host") == [b"127.0.0.1:%d" % server.port]
+
+
+async def test_a_refusal_has_the_form_that_the_rules_say_but_for_browsers_that_want_a_page():
+    form = '{"ok": false, "error": {"code": "{code}", "status": "{status}"}}'
+    with closed_port() as nobody:
+        async with (
+            gateway(f"http://127.0.0.1:{nobody}", refusals=form) as (port, _),
+            RawClient(port) as client,
+        ):
+            for request in (post("/people/1", BODY), get("/people/1")):
+                told = await client.ask(request)
+                assert told.all("content-type") == [b"application/json"]
+                assert told.all("domicile-answer") == [b"proxy"]
+                error = {"code": "upstream_unreachable", "status": 502}
+                assert json.loads(told.body) == {"ok": False, "error": error}
+            page = await client.ask(get("/people/1", "Accept: text/html"))
+            assert page.all("content-type") == [b"text/html; charset=utf-8"]

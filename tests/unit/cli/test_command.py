@@ -19,6 +19,7 @@ from proxy.cli.command import (
     parser,
     progress,
     rule_fault_lines,
+    rule_faults,
     show,
 )
 from proxy.errors import Code, Detail, VaultError
@@ -223,6 +224,19 @@ def test_a_fault_of_a_rule_file_is_shown_at_its_place(tmp_path, monkeypatch, cap
     (tmp_path / "rules.yaml").write_text("version: 1\n")
     assert execute(one(failing(RULE_FAULT)), ["one"]) == 1
     assert capsys.readouterr().err.splitlines()[1:] == ["  rules.yaml:2:7: unknown key"]
+
+
+def test_a_sentence_that_counts_at_several_places_of_the_rules_stands_once():
+    details = (
+        Detail("a.yaml:1:2", "too small"),
+        Detail("a.yaml:3:4", "odd"),
+        Detail("b.yaml:5:6", "too small"),
+    )
+    assert rule_faults(details) == [
+        "  a.yaml:1:2: too small",
+        "      the same at b.yaml:5:6",
+        "  a.yaml:3:4: odd",
+    ]
 
 
 def test_a_long_line_is_shown_around_its_fault(tmp_path):

@@ -16,7 +16,11 @@ from tests.support.table import table
 def test_a_refusal(method):
     sent: list[bytes] = []
     caller: Any = SimpleNamespace(
-        head=SimpleNamespace(method=method), raw=((b"Accept", b"*/*"),), close=False, size=0
+        endpoint=None,
+        head=SimpleNamespace(method=method),
+        raw=((b"Accept", b"*/*"),),
+        close=False,
+        size=0,
     )
     caller.begin, caller.write = lambda _status: None, sent.append
     problem.refuse_request(caller, 403, VaultError(Code.OPERATION_DENIED, "No."))
@@ -100,6 +104,33 @@ def test_a_page_says_in_a_persons_words_what_can_be_done(status, code, heading):
     main = page.partition("<main>")[2].partition("</main>")[0]
     assert f"<h1>{heading}</h1>" in main
     assert not re.search(r"request|rule|POST|proxy|JSON|token|member|<code>", main)
+
+
+def test_a_refusal_has_the_form_in_which_the_application_tells_its_errors():
+    details = (
+        Detail("/email", "email: is no mail address"),
+        Detail("/address/street", "street: is empty"),
+        Detail("q", "a part of a text has 3 to 200 characters"),
+    )
+    error = VaultError(Code.VALUE_INVALID, "A value is …", details)
+    form = (
+        '{"ok": false, "n": 7, "error": [{"code": "{code}", "text": "{status} {title}: {detail}"}], '
+        '"status": "{status}", "fields": "{fields}", "errors": "{errors}", "{code}": "{other}"}'
+    )
+    told = json.loads(problem.in_own_form(problem.problem_document(422, error), form))
+    assert told == {
+        "ok": False,
+        "n": 7,
+        "error": [{"code": "value_invalid", "text": "422 Unprocessable Entity: A value is …"}],
+        "status": 422,
+        "fields": {
+            "email": "is no mail address",
+            "address.street": "is empty",
+            "q": "a part of a text has 3 to 200 characters",
+        },
+        "errors": json.loads(problem.problem_document(422, error))["errors"],
+        "{code}": "{other}",
+    }
 
 
 def test_a_page_can_be_read_and_does_nothing():

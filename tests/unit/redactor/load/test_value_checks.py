@@ -1,4 +1,5 @@
 import datetime as dt
+import json
 from decimal import Decimal
 
 from proxy.redactor.load import load_text
@@ -36,3 +37,32 @@ def test_what_a_field_says_of_its_values(field, check):
 def test_a_day_that_is_none_is_a_fault(bound):
     (fault,) = faults_of(with_fields(f"a: {{kind: date, check: {{min: {bound}}}}}"))
     assert "is no day; write 1900-01-01, today, or today-18y" in fault.text
+
+
+REFUSALS = """version: 1
+endpoint: {name: app, upstream: "http://127.0.0.1:3000", refusals: FORM}
+operations: [{match: GET /a, pass: true}]
+"""
+
+
+def test_the_form_of_refusals_is_kept_as_text():
+    form = '{ok: false, error: ["{code}", 7, "braces {} and { text } stay"]}'
+    (endpoint,) = load_text(REFUSALS.replace("FORM", form)).endpoints
+    told = {"ok": False, "error": ["{code}", 7, "braces {} and { text } stay"]}
+    assert json.loads(endpoint.refusals) == told
+
+
+@table(
+    ("form", "text"),
+    [
+        ("{error: '{detial}'}", "'{detial}' is no part of a refusal; did you mean 'detail'?"),
+        ("{error: 'sorry, {code} {name}'}", "'{name}' is no part of a refusal; known here: status"),
+        ("['{code}']", "this is the object of a refusal, such as {ok: false"),
+        ("{}", "this is the object of a refusal"),
+        ("problem", "this is the object of a refusal"),
+    ],
+)
+def test_a_form_of_refusals_that_says_nothing_is_a_fault(form, text):
+    (fault,) = faults_of(REFUSALS.replace("FORM", form))
+    assert text in fault.text
+    assert fault.source == "rules.yaml:2:68"
