@@ -327,6 +327,7 @@ class PageTrail:
             raise self.fault(
                 f"nothing in the answer to {target} leads to another page, and nothing says that "
                 f"it has all records; say how its pages follow with --pages: {PAGING_HELP}"
+                f"{_likely_pages(answer.body)}"
             )
 
     def fault(self, text: str) -> VaultError:
@@ -334,11 +335,28 @@ class PageTrail:
         return VaultError(Code.BAD_RULES, f"{self._label}: {text}.")
 
 
+_TELLS_NEXT: Final = re.compile(r"next|cursor|continu", re.IGNORECASE)
 PAGING_HELP: Final = (
     "'header Next-Page' or '$.next' (where the next address stands), 'after=$.cursor' (a parameter "
     "and where its next value stands), 'page=1' (pages are counted), 'offset+0' (records are "
     "counted), or 'whole' (one answer has all)"
 )
+
+
+def _likely_pages(body: bytes) -> str:
+    """A hint at the member of a list that seems to tell its next page; empty for none."""
+    try:
+        content = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return ""
+    outer = content if isinstance(content, dict) else {}
+    inner = [(f"{name}.", one) for name, one in outer.items() if isinstance(one, dict)]
+    for way, members in [("", outer), *inner]:
+        for name, value in members.items():
+            if isinstance(value, str) and value and _TELLS_NEXT.search(name):
+                pages = f"$.{way}{name}" if "/" in value else f"PARAMETER=$.{way}{name}"
+                return f". It may be --pages '{pages}'"
+    return ""
 
 
 def _single_place(text: str) -> JsonPlace:

@@ -257,9 +257,10 @@ def refusal_page(problem: bytes) -> bytes:
     """The page that shows a JSON document of ``problem``: what a person can do, then its words."""
     members = json.loads(problem)
     texts = {name: escape(str(members[name])) for name in ("status", "title", "detail", "code")}
+    errors = [(one["source"], one["detail"]) for one in members["errors"]]
     items = [
-        f"<li><code>{escape(one['source'])}</code>: {escape(one['detail'])}</li>\n"
-        for one in members["errors"]
+        f"<li><code>{escape(where)}</code>: {escape(text.removeprefix(f'{where}: '))}</li>\n"
+        for where, text in errors
     ]
     general = _LATER if members["status"] >= 500 else _REFUSED
     heading, advice = _ADVICE.get(members["code"], general)

@@ -18,6 +18,7 @@ EXERCISED: dict[Word, str] = {
     ("rule_file", "entities"): "tests/unit/redactor/load/test_loader.py::test_the_smallest_useful_file_loads_without_a_warning",
     ("endpoint", "name"): "tests/unit/redactor/load/test_conflicts.py::test_one_name_for_two_endpoints_is_a_fault",
     ("endpoint", "upstream"): "tests/unit/redactor/load/test_entities.py::test_addresses_come_from_outside_by_reference",
+    ("endpoint", "refusals"): "tests/integration/gateway/test_redacted.py::test_a_refusal_has_the_form_that_the_rules_say_but_for_browsers_that_want_a_page",
     ("endpoint", "caller"): CALLERS + "test_a_signed_token_gives_its_roles_and_is_verified_once",
     ("caller", "from"): CALLERS + "test_a_token_may_be_asked_about",
     ("caller", "jwks"): CALLERS + "test_a_token_ends_and_keys_are_rotated",

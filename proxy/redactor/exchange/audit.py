@@ -35,7 +35,7 @@ _DISPLACES: Final = (
 )
 _DOUBT: Final = b'"reason":"nobody knows whether the application took it"'
 _BOTH: Final = (
-    b'"reason":"nobody knows which of the records the application changed: both versions are kept"'
+    b'"reason":"the answer does not prove that the application changed it: both versions are kept"'
 )
 _MARKED: Final = b'"reason":"%b"' % MARKED.encode()
 

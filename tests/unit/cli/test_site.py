@@ -4,7 +4,7 @@ from contextlib import closing
 import pytest
 
 from proxy.cli.http_client import HttpAnswer
-from proxy.cli.site import Paging, Site
+from proxy.cli.site import PageTrail, Paging, Site
 from proxy.errors import Code, VaultError
 from tests.support.adopted import Adopted, adopted
 
@@ -93,3 +93,21 @@ def test_a_list_may_say_nothing_of_another_page():
 def test_what_is_no_way_from_page_to_page(text):
     with pytest.raises(ValueError, match="page"):
         Paging(text)
+
+
+@pytest.mark.parametrize(
+    ("body", "way"),
+    [
+        ('{"data": [], "meta": {"total": 9, "nextCursor": "eyJh"}}', "PARAMETER=$.meta.nextCursor"),
+        ('{"data": [], "next_cursor": "eyJh"}', "PARAMETER=$.next_cursor"),
+        ('{"data": [], "paging": {"nextPage": "/p?page=2"}}', "$.paging.nextPage"),
+        ('{"data": [], "meta": {"nextCursor": null}}', ""),
+        ("[]", ""),
+    ],
+)
+def test_a_list_that_seems_to_tell_its_next_page_is_told_with_that_member(body, way):
+    trail = PageTrail(Paging(""), "GET /p")
+    with pytest.raises(VaultError) as caught:
+        trail.refuse_endless("/p", HttpAnswer(200, {}, body.encode()), 2)
+    _, _, hint = caught.value.message.partition("(one answer has all)")
+    assert hint == (f". It may be --pages '{way}'." if way else ".")

@@ -106,6 +106,12 @@ def test_a_page_says_in_a_persons_words_what_can_be_done(status, code, heading):
     assert not re.search(r"request|rule|POST|proxy|JSON|token|member|<code>", main)
 
 
+def test_a_page_says_once_which_field_it_is_about():
+    error = VaultError(Code.VALUE_INVALID, "x", (Detail("email", "email: is no mail address"),))
+    page = problem.own_answer(422, error, accept=CHROME).decode()
+    assert "<li><code>email</code>: is no mail address</li>" in page
+
+
 def test_a_refusal_has_the_form_in_which_the_application_tells_its_errors():
     details = (
         Detail("/email", "email: is no mail address"),
