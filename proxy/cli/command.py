@@ -69,9 +69,8 @@ def complain(error: VaultError, *, as_json: bool) -> None:
     if as_json:
         print(_json(fault(error)))
     else:
-        lines = detail_lines(error.details)
-        if error.code is Code.BAD_RULES:
-            lines = rule_faults(error.details)
+        lines_of = rule_faults if error.code is Code.BAD_RULES else detail_lines
+        lines = lines_of(error.details)
         head = painted("domicile:", _RED, sys.stderr)
         print(printable("\n".join([f"{head} {error.message}", *lines])), file=sys.stderr)
 
@@ -113,10 +112,10 @@ def rule_faults(details: Sequence[Detail]) -> list[str]:
     places: dict[str, list[str]] = {}
     for detail in details:
         places.setdefault(detail.text, []).append(detail.source)
-    lines: list[str] = []
-    for text, (first, *others) in places.items():
-        lines += rule_fault_lines(Detail(first, text))
-        lines += [f"      the same at {', '.join(others)}"] if others else []
+    lines = list[str]()
+    for text, (first, *more) in places.items():
+        also = [f"      the same at {', '.join(more)}"] if more else []
+        lines += [*rule_fault_lines(Detail(first, text)), *also]
     return lines
 
 

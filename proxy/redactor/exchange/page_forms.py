@@ -43,16 +43,16 @@ async def in_forms(
     telling = {name for name in members.values() if shapes[name].resolution in TELLS_RECORD}
     if request is None or not telling:
         return [], False
-    found = await run_in_thread(len(page) > SMALL, list, named_texts(page, members))
-    if len(found) > _MOST:
+    texts = await run_in_thread(len(page) > SMALL, list, named_texts(page, members))
+    if len(texts) > _MOST:
         return [], False
-    tokens = list(dict.fromkeys(one.text for one in found))
+    tokens = list(dict.fromkeys(one.text for one in texts))
     own = {text for part in RequestText(request).others(tokens) for text in part}
-    found = [one for one in found if one.text in own]
-    named = dict.fromkeys(one.text for one in found if _tells(one, telling))
+    texts = [one for one in texts if one.text in own]
+    named = dict.fromkeys(one.text for one in texts if _tells(one, telling))
     records = (await reveal_anywhere(collection, named, telling, began)).opened.values()
     edits, fields, opened = list[Edit](), set[str](), dict[int, OpenRow]()
-    for one, record in _by_record(page, found, telling, records):
+    for one, record in _by_record(page, texts, telling, records):
         value = record.values.get((one.field, one.text))
         if value is not None and joined.view is not None:
             value = joined.view.visible(one.field, value)
@@ -61,16 +61,16 @@ async def in_forms(
             opened[record.row.rid] = record
             fields |= {one.field} if value != NO_VALUE else set()
     if fields:
-        shown = frozenset(fields)
-        await joined.audit.revealed_anywhere(answer.status, opened, collection, shown)
+        visible = frozenset(fields)
+        await joined.audit.revealed_anywhere(answer.status, opened, collection, visible)
     return edits, bool(fields)
 
 
 def _by_record(
-    page: bytes, found: Sequence[NamedText], telling: AbstractSet[str], records: Collection[OpenRow]
+    page: bytes, texts: Sequence[NamedText], telling: AbstractSet[str], records: Collection[OpenRow]
 ) -> Iterator[tuple[NamedText, OpenRow]]:
     """Each text that tells no record, with the one that its form or row is of."""
-    for form in _parts(page, found, _FORM):
+    for form in _parts(page, texts, _FORM):
         whole = _owner(form, telling, records)
         for part in [form] if whole is not None else _parts(page, form, _ROW):
             record = whole or _owner(part, telling, records)
@@ -79,11 +79,11 @@ def _by_record(
 
 
 def _parts(
-    page: bytes, found: Sequence[NamedText], opening: re.Pattern[bytes]
+    page: bytes, texts: Sequence[NamedText], opening: re.Pattern[bytes]
 ) -> Iterator[list[NamedText]]:
     """The texts between each of these tags and the next."""
     starts = [tag.start() for tag in opening.finditer(page)]
-    for _, part in groupby(found, key=lambda one: bisect(starts, one.start)):
+    for _, part in groupby(texts, key=lambda one: bisect(starts, one.start)):
         yield [*part]
 
 
@@ -97,7 +97,7 @@ def _owner(
 ) -> OpenRow | None:
     """The one record that all tokens among the texts are of; others say nothing."""
     spots = {(one.field, one.text) for one in texts if _tells(one, telling)}
-    known = [spots & record.values.keys() for record in records]
-    tokens = set[tuple[str, str]]().union(*known)
-    whole = [one for one, own in zip(records, known, strict=True) if own == tokens]
+    shares = [spots & record.values.keys() for record in records]
+    tokens = set[tuple[str, str]]().union(*shares)
+    whole = [one for one, own in zip(records, shares, strict=True) if own == tokens]
     return whole[0] if tokens and len(whole) == 1 else None

@@ -1,6 +1,5 @@
 """The effective rule of a request with every default, for ``domicile rules explain``."""
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -222,11 +221,9 @@ def _endpoint(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "name": endpoint.name,
         "host": sorted(endpoint.hosts),
-        "prefix": endpoint.prefix,
-        "unmatched": str(endpoint.unmatched),
+        **{word: str(getattr(endpoint, word)) for word in ("prefix", "unmatched", "refusals")},
         "limits": {name: getattr(limits, name) for name in limits.__slots__},
         "on_error": {name: getattr(errors, name) for name in errors.__slots__},
-        "refusals": json.loads(endpoint.refusals or "null"),
     }
 
 
