@@ -230,7 +230,7 @@ _PAGE: Final = (
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     "<title>{status} {title}</title>\n"
     f"<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style>\n</head>\n<body>\n<main>\n"
-    "<h1>{heading}</h1>\n<p>{advice}</p>\n"
+    "<h1>{heading}</h1>\n<p>{advice}</p>\n{reasons}"
     "<p>If that does not help, tell those who run the application what stands below.</p>\n</main>\n"
     "<footer>\n<p>{status} <code>{code}</code>. The proxy in front of the application answered "
     "this.</p>\n<p>{detail}</p>\n{errors}</footer>\n"
@@ -262,10 +262,14 @@ def refusal_page(problem: bytes) -> bytes:
         f"<li><code>{escape(where)}</code>: {escape(text.removeprefix(f'{where}: '))}</li>\n"
         for where, text in errors
     ]
+    listed = f"<ul>\n{''.join(items)}</ul>\n" if items else ""
+    reasons = ""
+    if members["code"] == Code.VALUE_INVALID:  # these say to a person what to correct
+        listed, reasons = "", listed.replace("<code>", "").replace("</code>", "")
     general = _LATER if members["status"] >= 500 else _REFUSED
     heading, advice = _ADVICE.get(members["code"], general)
-    listed = f"<ul>\n{''.join(items)}</ul>\n" if items else ""
-    return _PAGE.format(**texts, heading=heading, advice=advice, errors=listed).encode()
+    said = {"heading": heading, "advice": advice, "reasons": reasons, "errors": listed}
+    return _PAGE.format(**texts, **said).encode()
 
 
 @lru_cache(maxsize=256)  # browsers are of few kinds; the bounds on heads bound each value

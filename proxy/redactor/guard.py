@@ -298,7 +298,8 @@ class Guard:
                 for token in own:
                     rest = rest.replace(token, b"\0")
                 if any(_counts(raw, hit, rest) for hit in pattern.finditer(rest)):
-                    return where
+                    body = where == _BODY and any(map(pattern.search, _FILE_NAME.findall(part)))
+                    return "the name of a file" if body else where
         return ""
 
     def _parts(self, sent: Request) -> Iterator[tuple[str, bytes]]:
@@ -308,7 +309,12 @@ class Guard:
         for name, line in sent.headers:
             if _searched[name]:
                 yield f"the header field {name.decode('latin-1')}", line
-        yield "the body", sent.body
+        yield _BODY, sent.body
+
+
+_BODY: Final = "the body"
+#: The line of an upload that names a file.
+_FILE_NAME: Final = re.compile(rb"\nContent-Disposition:[^\r\n]*; *filename[^\r\n]*", re.IGNORECASE)
 
 
 def _swapped(

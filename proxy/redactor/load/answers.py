@@ -81,12 +81,12 @@ def page_members(
         )
     unclear = small | short
     telling = [] if single else [rule.name for rule in rules if _tells(rule)]
-    beside = ", and one that shows whose it is" if telling else ""
-    beside += "" if single else " (where the address has the id, write id: path id)"
+    hint = ", and one that shows whose it is" if telling else ""
+    hint += "" if single else " (where the address has the id, write id: path id)"
     for name in sorted(unclear - {*members.values()} if single else unclear):
         pair = ", ".join(f"{one}: {one}" for one in (name, *telling[:1]))
         way = (
-            f"; or name the element that holds it{beside}: form: {{{pair}}}, by its name, id or "
+            f"; or name the element that holds it{hint}: form: {{{pair}}}, by its name, id or "
             "itemprop"
         )
         kind = entity.fields[name].shape.name

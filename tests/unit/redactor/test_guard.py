@@ -216,3 +216,11 @@ def test_the_texts_of_a_body_are_cut_out_and_leave_places_for_tokens(value: byte
 @table("value", [b'"a\\u0041"', b"17", b"[1]"])
 def test_a_body_with_another_value_than_a_plain_text_is_not_cut(value: bytes) -> None:
     assert cut(BODY % value) is None
+
+
+def test_a_value_in_the_name_of_a_file_is_told_as_such():
+    part = b'--b\r\nContent-Disposition: form-data; name="%b"%b\r\n\r\n%b\r\n'
+    name = part % (b"scan", b'; filename="Ann Lindqvist passport.pdf"', b"...") + b"--b--\r\n"
+    assert leak({"Ann Lindqvist": "name"}, name) == ("name", "the name of a file")
+    text = part % (b"note", b"", b"Ann Lindqvist") + part % (b"scan", b'; filename="a.pdf"', b".")
+    assert leak({"Ann Lindqvist": "name"}, text) == ("name", "the body")
