@@ -63,6 +63,8 @@ class Filling:
                 await store.put_note(note, _content(collection), stored)
                 collection.state.filling = frozenset()
                 return
+        if store.replicas is None:
+            await _begin_anew(collection, stored)
         self._tasks[collection.table] = asyncio.create_task(self._fill(collection))
 
     def join(self, collection: Collection) -> None:
@@ -129,12 +131,25 @@ async def _fill_now(collection: Collection) -> None:
     if _is_filled(collection, stored):
         return
     visit = partial(_changes, collection, again=stored is not None)
-    change = (
-        _content(collection) if store.replicas is None else _content(collection) + (stored or b"")
-    )
+    if store.replicas is None:
+        stored = await _begin_anew(collection, stored)
+    change = _content(collection) + (stored or b"")
     await Pass(collection, hashlib.sha256(change).hexdigest(), JobProgress(), "filling").run(visit)
     await store.put_note(note, _content(collection), stored)
     collection.state.filling = frozenset()
+
+
+async def _begin_anew(collection: Collection, stored: bytes | None) -> bytes:
+    """Note that a pass has begun, before anything is written by these fields, and return the note:
+    whoever had filled the table has to do so again, also where this pass never ends. An interrupted
+    one of the same fields goes on.
+    """
+    own = b"+" + _digest(collection)
+    if stored is not None and stored.endswith(own):
+        return stored
+    begun = new_ident().encode() + own
+    await collection.store.put_note(_note(collection), begun, stored)
+    return begun
 
 
 async def _reduce(collection: Collection) -> None:

@@ -84,3 +84,24 @@ async def test_a_field_that_is_not_searched_in_part_any_more_leaves_nothing_in_t
     await filling.done()
     assert await ids(back, "n=zorb") == "1"
     await filling.close()
+
+
+async def test_a_table_that_other_fields_had_begun_to_fill_is_filled_again():
+    """Rules lose their searches and get them back before the pass of the former has ended, or
+    written how far it is: neither its records nor those that it has visited are missed.
+    """
+    filling = Filling(lambda _: None)
+    one = await desk(USUAL[0], SEARCH, fields=AFTER)
+    await filling.begin(one.people)
+    for number in range(1, 251):
+        await one.create({"name": f"Zorbina {number:03}", "email": f"z{number}@x.example"}, number)
+    lost = await desk(USUAL[0], fields=BEFORE, before=one)
+    await filling.begin(lost.people)
+    await lost.create({"name": "Zorbina 251", "email": "z251@x.example"}, 251)
+    again = await desk(USUAL[0], SEARCH, fields=AFTER, before=lost)
+    await filling.begin(again.people)
+    await filling.done()
+    for number in (1, 101, 250, 251):
+        assert await ids(again, f"n=bina%20{number:03}") == str(number)
+        assert await ids(again, f"e=z{number}@x.example") == str(number)
+    await filling.close()
