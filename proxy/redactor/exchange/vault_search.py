@@ -131,9 +131,7 @@ class VaultSearch:
         Raises ``VaultError``: SEARCH_REFUSED where it cannot be asked, TOO_BROAD where it finds
         more than the rule allows, OVERLOADED while records are made ready to be found, VAULT_DOWN.
         """
-        filling = self._collection.state.filling
-        if filling and any(filling & set(one.parameter.vault_fields) for one in questions):
-            raise _not_ready()
+        self._refuse_unready(questions)
         tests = tuple(self._test(one) for one in questions if one.parameter.vault_fields)
         keys = [
             key
@@ -151,6 +149,7 @@ class VaultSearch:
             found_rids = {record.rid for record in records}
             rids = [rid for rid in unsure if rid not in found_rids]
             records += await found_in_doubt(self._records, named, rids)
+        self._refuse_unready(questions)  # new rules may have taken entries away meanwhile
         if max(page.total, len(records)) > most or page.cut:
             raise VaultError(
                 Code.TOO_BROAD,
@@ -160,6 +159,11 @@ class VaultSearch:
         for name, descending in reversed(keys):
             records = self._ordered(records, name, descending=descending)
         return [record.key for record in records if record.key is not None]
+
+    def _refuse_unready(self, questions: Sequence[SoughtQuestion]) -> None:
+        filling = self._collection.state.filling
+        if filling and any(filling & set(one.parameter.vault_fields) for one in questions):
+            raise _not_ready()
 
     def _test(self, question: SoughtQuestion) -> Test:
         parameter = question.parameter

@@ -63,6 +63,7 @@ class Filling:
                 await store.put_note(note, _content(collection), stored)
                 collection.state.filling = frozenset()
                 return
+        collection.state.filling |= self._searched_before(collection)
         if store.replicas is None:
             await _begin_anew(collection, stored)
         self._tasks[collection.table] = asyncio.create_task(self._fill(collection))
@@ -76,6 +77,14 @@ class Filling:
         if current is not None:
             for one in in_use:
                 one.indexing, one.parts = current.indexing, current.parts
+
+    def _searched_before(self, collection: Collection) -> frozenset[str]:
+        """The fields that only rules of before search by: they may still be at work, and would miss
+        records.
+        """
+        own = set(_searchable(collection).values())
+        before = [_searchable(one).values() for one in self._in_use[collection.name]]
+        return frozenset(name for names in before for name in names if name not in own)
 
     async def follow(self, name: str) -> None:
         """Look at what another replica has noted of a schema."""
@@ -112,6 +121,7 @@ class Filling:
                 await until_agreed(store, agree, math.inf, _RETRY)
                 async with taking_turns(store, _note(collection)):
                     await _fill_now(collection)
+                collection.state.filling = self._searched_before(collection)
                 return
             except VaultError as error:
                 if (
