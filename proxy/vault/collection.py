@@ -99,6 +99,8 @@ class Collection:
         self._prepare_tokens(recipe, keyset, context.region)
         self._mark_key = keyset.hasher("mark", self.name)
         self.parts = CollectedParts(keyset.hasher, recipe.schema)
+        #: fields that the rules in force do not store for searches, or store otherwise
+        self.outdated: frozenset[str] = frozenset()
         hashers = {
             of.name: None if of.storage is _INDEXED else keyset.hasher("field", self.name, of.name)
             for of in filter(None, self.slots)

@@ -161,7 +161,7 @@ class VaultSearch:
         return [record.key for record in records if record.key is not None]
 
     def _refuse_unready(self, questions: Sequence[SoughtQuestion]) -> None:
-        filling = self._collection.state.filling
+        filling = self._collection.state.filling | self._collection.outdated
         if filling and any(filling & set(one.parameter.vault_fields) for one in questions):
             raise _not_ready()
 

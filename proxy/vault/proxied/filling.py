@@ -63,28 +63,23 @@ class Filling:
                 await store.put_note(note, _content(collection), stored)
                 collection.state.filling = frozenset()
                 return
-        collection.state.filling |= self._searched_before(collection)
         if store.replicas is None:
             await _begin_anew(collection, stored)
         self._tasks[collection.table] = asyncio.create_task(self._fill(collection))
 
     def join(self, collection: Collection) -> None:
         """Have what rules of before write found by the fields of those in force: requests that they
-        have matched may still be under way, and fronts follow later.
+        have matched may still be under way, and fronts follow later. Their own searches would miss
+        records by entries that go.
         """
         current, in_use = self._declared.get(collection.name), self._in_use[collection.name]
         in_use.add(collection)
         if current is not None:
+            own = _searchable(current).keys()
             for one in in_use:
                 one.indexing, one.parts = current.indexing, current.parts
-
-    def _searched_before(self, collection: Collection) -> frozenset[str]:
-        """The fields that only rules of before search by: they may still be at work, and would miss
-        records.
-        """
-        own = set(_searchable(collection).values())
-        before = [_searchable(one).values() for one in self._in_use[collection.name]]
-        return frozenset(name for names in before for name in names if name not in own)
+                stored = _searchable(one)
+                one.outdated = frozenset(stored[of] for of in stored.keys() - own)
 
     async def follow(self, name: str) -> None:
         """Look at what another replica has noted of a schema."""
@@ -121,7 +116,6 @@ class Filling:
                 await until_agreed(store, agree, math.inf, _RETRY)
                 async with taking_turns(store, _note(collection)):
                     await _fill_now(collection)
-                collection.state.filling = self._searched_before(collection)
                 return
             except VaultError as error:
                 if (
