@@ -52,6 +52,7 @@ class Site:
                 web.get("/people/{id:\\d+}/photo", self._photo),
                 web.get("/people/{id:\\d+}", self._page),
                 web.get("/people/{id:\\d+}/letter", self._letter),
+                web.get("/account", self._account),
                 web.post("/login", self._login),
                 web.get("/socket", self._socket),
                 web.get("/moved", self._moved),
@@ -77,6 +78,12 @@ class Site:
 
     async def _page(self, request: web.Request) -> web.Response:
         return web.Response(text=PAGE.format(**self._person(request)), content_type="text/html")
+
+    async def _account(self, _: web.Request) -> web.Response:
+        """The form of whoever is signed in."""
+        fields = (f'<input name={name} value="{text}">' for name, text in self.people[1].items())
+        text = f"<form>{''.join(fields)}</form><p id=birth_date>2020-01-01</p>"
+        return web.Response(text=text, content_type="text/html")
 
     async def _list(self, request: web.Request) -> web.Response:
         address = f"/people?email={quote(request.query['email'], safe='')}&page=2"
@@ -184,6 +191,14 @@ async def test_a_page_shows_the_person_in_every_place_with_the_escaping_of_that(
     assert "made on 2020-01-01" in text
     # an address bar shows nobody
     assert read["a href"][1] == f"/find?of={scene.site.people[0]['email']}"
+
+
+async def test_the_form_of_whoever_is_signed_in_shows_the_date_of_that_person(scene):
+    _, text = await scene.call("GET", "/account")
+    page = html.unescape(text)
+    assert f'name=birth_date value="{BO["birth_date"]}"' in page
+    assert f'name=email value="{BO["email"]}"' in page
+    assert "<p id=birth_date>2020-01-01</p>" in page
 
 
 async def test_a_letter_shows_the_fields_that_the_rule_lists(scene):
