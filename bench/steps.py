@@ -80,7 +80,8 @@ STEPS: Final = (
         _VALUES,
         "make tokens and put them in",
         (f"{_PLAN}:FastPathPlan._create", f"{_PLAN}:FastPathPlan._next"),
-        "sealed tokens of a record are one call of AES; spelling and swaps would be native",
+        "sealed tokens of a record are one call of AES; of a create spelling and swaps are native, "
+        "where compiled",
     ),
     Step(
         _VALUES,
@@ -192,7 +193,8 @@ STEPS: Final = (
         _AUDIT,
         "metrics and access log",
         ("proxy.gateway.gateway:Gateway._tell",),
-        "seven histograms an exchange; sampling some of them would be less to operate with",
+        "eight amounts an exchange, which are counted 64 at a time; sampling some of them would be "
+        "less to operate with",
     ),
 )
 

@@ -4,6 +4,7 @@ each, and of a request, by tests that take no time.
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
@@ -19,7 +20,7 @@ from proxy.redactor.exchange.fast_path_exchange import (
 )
 from proxy.redactor.exchange.matcher import is_plain_operation
 from proxy.redactor.guard import BodyCutter, CutBody
-from proxy.redactor.json.native import native_code
+from proxy.redactor.json.native import Swaps, native_code
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, is_patch, numeric_id
 from proxy.redactor.rules import Match, Verb
@@ -38,6 +39,11 @@ _VALUE: Final = re.compile(r"[^@+]*[@+]|[0-9]{6,8}-[0-9]{4}\Z")
 #: What spells words, and the same in native code, where that was compiled.
 _native_words: Final[dict[Callable[[Any], str], Callable[[Any], str]]] = (
     {write62: native_code.write62, write32: native_code.write32} if native_code is not None else {}
+)
+#: See ``NativeCode.tokens``, and how many letters the words have that it spells.
+_tokens: Final = native_code and native_code.tokens
+_LETTERS: Final[dict[Callable[[Any], str] | None, int]] = (
+    {native_code.write62: 22, native_code.write32: 26} if native_code is not None else {}
 )
 #: A number or a word, as nearly always, has one spelling.
 plain_id: Final = re.compile("[1-9A-Za-z][0-9A-Za-z]{,22}").fullmatch
@@ -66,7 +72,7 @@ class FastPathPlan(AnswerPlan):
 
     __slots__ = (
         *("_blocks", "_declared", "_erases", "_id_name", "_leaves", "_roots", "_same", "_signs"),
-        *("_verb", "cut"),
+        *("_verb", "_words", "cut"),
     )
 
     def __init__(self, joined: BoundOperation, vault: Vault, at_once: AtOnce) -> None:
@@ -101,6 +107,13 @@ class FastPathPlan(AnswerPlan):
                 name, *words.get(name, (None, "", "")), *indexed.get(name, (None, None, False))
             )
             for name in (request.fields if request is not None else ())
+        ]
+        #: the same for native code: the field, and of sealed words their letters and texts around
+        self._words = [
+            (one.field, _LETTERS[one.write], one.before.encode(), one.behind.encode())
+            if one.write in _LETTERS
+            else (one.field,)
+            for one in self._leaves
         ]
         #: whether equal values of some field have equal tokens
         self._same = any(one.same for one in tokenizers.values())
@@ -151,34 +164,22 @@ class FastPathPlan(AnswerPlan):
         cut = listed or self.cut(request.body)
         if cut is None:
             return None
-        collection, places = self.collection, self._leaves
-        exchange, form = FastPathExchange(self, match, request, None), collection.token_form
-        now, swaps, (raws, pieces) = collection.clock(), exchange.swaps, (cut.raws, cut.pieces)
+        collection, (raws, pieces) = self.collection, (cut.raws, cut.pieces)
+        exchange, now = FastPathExchange(self, match, request, None), collection.clock()
         rid = collection.context.sequence.at(now)
-        tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         entries: tuple[list[bytes], list[bytes]] = [], []
         numbers = range(1, len(cut.texts) + 1)
-        number, blocks = 1, b"" if self._blocks is None else self._blocks(rid, numbers)
-        for leaf, text in zip(cut.leaves, cut.texts, strict=True):
-            leaf_plan = places[leaf]
-            name, write = leaf_plan.field, leaf_plan.write
-            if text is None:
-                tokens[name] = ()
-                continue
-            spelled: str | None
-            if write is not None:
-                block = blocks[number * 16 - 16 : number * 16]
-                spelled = f"{leaf_plan.before}{write(block)}{leaf_plan.behind}"
-            else:
-                spelled = self._minted(leaf, text, (rid, number), entries)
-            if spelled is None or spelled == text or (form(text) and self._is_token(name, text)):
-                return None
-            tokens[name] = (TokenizedValue(number, text, False, spelled, False),)
-            if raws:
-                swaps[name] = pieces[2 * number - 1], _ = encode_text(spelled), raws[number - 1]
-            else:
-                swaps[name] = _AWAY
-            number += 1
+        blocks = b"" if self._blocks is None else self._blocks(rid, numbers)
+        if _tokens is not None and raws:
+            parts = self._words, cut.leaves, cut.texts, raws, pieces, blocks
+            minted = partial(self._minted, rid, entries)
+            named = _tokens(*parts, TokenizedValue, minted, collection.token_form, self._is_token)
+        else:
+            named = self._tokens(cut, rid, blocks, entries)
+        if named is None:
+            return None
+        tokens, swaps, number = named
+        exchange.swaps = swaps
         exchange.absent = self._declared - len(tokens)
         refused = exchange.absent and self.field_absent == "refuse"
         guard = self.joined.guard if raws else None
@@ -194,6 +195,38 @@ class FastPathPlan(AnswerPlan):
         exchange.began, exchange.changes = now, (insert,)
         exchange.settles = True
         return exchange
+
+    def _tokens(
+        self, cut: CutBody, rid: int, blocks: bytes, entries: tuple[list[bytes], list[bytes]]
+    ) -> tuple[dict[str, tuple[TokenizedValue, ...]], Swaps, int] | None:
+        """See ``NativeCode.tokens``."""
+        tokens, swaps, number = (
+            dict[str, tuple[TokenizedValue, ...]](),
+            dict[str, tuple[bytes, bytes]](),
+            1,
+        )
+        form, raws, pieces = self.collection.token_form, cut.raws, cut.pieces
+        for leaf, text in zip(cut.leaves, cut.texts, strict=True):
+            leaf_plan = self._leaves[leaf]
+            name, write = leaf_plan.field, leaf_plan.write
+            if text is None:
+                tokens[name] = ()
+                continue
+            spelled: str | None
+            if write is not None:
+                block = blocks[number * 16 - 16 : number * 16]
+                spelled = f"{leaf_plan.before}{write(block)}{leaf_plan.behind}"
+            else:
+                spelled = self._minted(rid, entries, leaf, text, number)
+            if spelled is None or spelled == text or (form(text) and self._is_token(name, text)):
+                return None
+            tokens[name] = (TokenizedValue(number, text, False, spelled, False),)
+            if raws:
+                swaps[name] = pieces[2 * number - 1], _ = encode_text(spelled), raws[number - 1]
+            else:
+                swaps[name] = _AWAY
+            number += 1
+        return tokens, swaps, number
 
     def _updates(self, exchange: FastPathExchange, listed: CutBody | None) -> bool:
         """Lock the record of an update and see what becomes of it; ``False``: nothing was done."""
@@ -240,7 +273,7 @@ class FastPathPlan(AnswerPlan):
                 leaf_plan, seal = self._leaves[leaf], self._blocks
                 write = leaf_plan.write
                 if write is None or seal is None:
-                    token = self._minted(leaf, text, (row.rid, number), entries)
+                    token = self._minted(row.rid, entries, leaf, text, number)
                 else:
                     blocks = blocks or seal(row.rid, numbers)
                     block = blocks[16 * (number - numbers.start) :][:16]
@@ -284,19 +317,19 @@ class FastPathPlan(AnswerPlan):
 
     def _minted(
         self,
+        rid: int,
+        entries: tuple[list[bytes], list[bytes]],
         leaf: int,
         text: str,
-        of: tuple[int, int],
-        entries: tuple[list[bytes], list[bytes]],
+        number: int,
     ) -> str | None:
-        """The token, not sealed with others, of a new value, given record id and value number;
-        ``None``: it is no text.
+        """The token, not sealed with others, of a new value; ``None``: it is no text.
 
         Its entry in the token index goes to those of tokens that several have, or to the others.
         """
         leaf_plan = self._leaves[leaf]
         indexed, hash_of = leaf_plan.indexed, leaf_plan.hash_of
-        token = self.collection.mints[leaf_plan.field](Value(text), *of)
+        token = self.collection.mints[leaf_plan.field](Value(text), rid, number)
         if token.json:
             return None
         if hash_of is not None and (indexed is None or indexed(token)):

@@ -5,7 +5,8 @@
  * (proxy/redactor/select.py). It accepts only what is JSON beyond doubt (RFC 8259, strict UTF-8,
  * escapes that are whole characters) and gives None for everything else: the Python code then
  * decides, and tells of faults. "cut" is that of BodyCutter (proxy/redactor/guard.py), "answer_fields" and
- * "put_back" those of the fast path (proxy/redactor/exchange/fast_path_exchange.py). "write62" and
+ * "put_back" those of the fast path (proxy/redactor/exchange/fast_path_exchange.py), "tokens" that of
+ * FastPathPlan._tokens (fast_path_plan.py beside it). "write62" and
  * "write32" are those of proxy/tokenization/common.py;
  * "absent" that of suspects (proxy/redactor/value_scan.py), which decides where it is in doubt.
  *
@@ -556,35 +557,192 @@ static int block_of(PyObject *block, uint64_t *halves) /* the two numbers of 16 
     return 0;
 }
 
-static PyObject *write62(PyObject *module, PyObject *block)
+enum { WORD62 = 22, WORD32 = 26 }; /* letters of a word */
+
+static void spell62(uint64_t *halves, char *word)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-    uint64_t halves[2];
-    char word[22];
-    (void)module;
-    if (block_of(block, halves) < 0)
-        return NULL;
     for (int half = 0; half < 2; half++)
         for (int at = 10; at >= 0; at--, halves[half] /= 62)
             word[half * 11 + at] = letters[halves[half] % 62];
-    return PyUnicode_FromStringAndSize(word, sizeof word);
 }
 
-static PyObject *write32(PyObject *module, PyObject *block)
+static void spell32(uint64_t *halves, char *word)
 {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuv";
-    uint64_t halves[2];
-    char word[26];
-    (void)module;
-    if (block_of(block, halves) < 0)
-        return NULL;
     for (int at = 25; at > 0; at--) {
         word[at] = letters[halves[1] & 31];
         halves[1] = halves[1] >> 5 | halves[0] << 59;
         halves[0] >>= 5;
     }
     word[0] = letters[16 | (halves[1] & 7)];
+}
+
+static PyObject *write62(PyObject *module, PyObject *block)
+{
+    uint64_t halves[2];
+    char word[WORD62];
+    (void)module;
+    if (block_of(block, halves) < 0)
+        return NULL;
+    spell62(halves, word);
     return PyUnicode_FromStringAndSize(word, sizeof word);
+}
+
+static PyObject *write32(PyObject *module, PyObject *block)
+{
+    uint64_t halves[2];
+    char word[WORD32];
+    (void)module;
+    if (block_of(block, halves) < 0)
+        return NULL;
+    spell32(halves, word);
+    return PyUnicode_FromStringAndSize(word, sizeof word);
+}
+
+/* ---------------------------------------------------------------- tokens in the places of texts */
+
+enum { AFFIX = 512 }; /* bytes around a word at most */
+
+/* What a request's texts become: tokens by field, and swaps, which stand among the pieces as well. */
+typedef struct { PyObject *tokens, *swaps, *raws, *pieces; Py_ssize_t reached; } swapped;
+
+static PyObject *quoted(PyObject *token) /* as JSON; None: it has to be escaped, or is not ASCII */
+{
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(token, &size);
+    PyObject *coded = text == NULL ? NULL : PyBytes_FromStringAndSize(NULL, size + 2);
+    char *out = coded == NULL ? NULL : PyBytes_AsString(coded);
+    if (out == NULL)
+        return NULL;
+    out[0] = out[size + 1] = '"';
+    for (Py_ssize_t at = 0; at < size; at++) {
+        byte c = (byte)text[at];
+        if (c < 0x20 || c > 0x7E || c == '"' || c == '\\') {
+            Py_DECREF(coded);
+            Py_RETURN_NONE;
+        }
+        out[at + 1] = (char)c;
+    }
+    return coded;
+}
+
+/* The word of the block of a text with that number, between constant texts. */
+static PyObject *spelled(PyObject *word, const byte *blocks, Py_ssize_t size, Py_ssize_t number)
+{
+    char text[2 * AFFIX + WORD32], *before, *behind;
+    Py_ssize_t head, tail, letters = PyLong_AsSsize_t(PyTuple_GetItem(word, 1));
+    uint64_t halves[2] = {0, 0};
+    if (PyBytes_AsStringAndSize(PyTuple_GetItem(word, 2), &before, &head) < 0 ||
+        PyBytes_AsStringAndSize(PyTuple_GetItem(word, 3), &behind, &tail) < 0)
+        return NULL;
+    if (head > AFFIX || tail > AFFIX || number * 16 > size || (letters != WORD62 && letters != WORD32)) {
+        PyErr_SetString(PyExc_ValueError, "a word has a block, and short texts around it");
+        return NULL;
+    }
+    for (int at = 0; at < 16; at++)
+        halves[at >> 3] = halves[at >> 3] << 8 | blocks[number * 16 - 16 + at];
+    memcpy(text, before, head);
+    (letters == WORD62 ? spell62 : spell32)(halves, text + head);
+    memcpy(text + head + letters, behind, tail);
+    return PyUnicode_FromStringAndSize(text, head + letters + tail);
+}
+
+/* Put a token, and what is stored of it, into the place of the next text. 1: done; 0: in doubt; -1: an error. */
+static int put(swapped *into, PyObject *name, PyObject *token, PyObject *stored)
+{
+    PyObject *coded = token == NULL || stored == NULL ? NULL : quoted(token), *swap = NULL;
+    int done = coded == NULL ? -1 : coded != Py_None;
+    if (done == 1) {
+        swap = PyTuple_Pack(2, coded, PyList_GetItem(into->raws, into->reached));
+        Py_INCREF(coded); /* the list takes it */
+        done = PyList_SetItem(into->pieces, 2 * into->reached + 1, coded) == 0 && swap != NULL &&
+                       PyDict_SetItem(into->tokens, name, stored) == 0 && PyDict_SetItem(into->swaps, name, swap) == 0
+                   ? 1
+                   : -1;
+        into->reached++;
+    }
+    Py_XDECREF(swap);
+    Py_XDECREF(coded);
+    return done;
+}
+
+static int differs(PyObject *token, PyObject *text) /* -1: an error */
+{
+    int same = PyUnicode_Compare(token, text);
+    return same == -1 && PyErr_Occurred() ? -1 : same != 0;
+}
+
+/* Whether a text cannot be a token of the field: its form tells, or who knows all tokens. -1: an error. */
+static int is_value(PyObject *name, PyObject *text, PyObject *form, PyObject *is_token)
+{
+    PyObject *hit = PyObject_CallFunctionObjArgs(form, text, NULL), *answer = NULL;
+    int token = hit == NULL ? -1 : hit != Py_None;
+    if (token == 1) {
+        answer = PyObject_CallFunctionObjArgs(is_token, name, text, NULL);
+        token = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    }
+    Py_XDECREF(answer);
+    Py_XDECREF(hit);
+    return token < 0 ? -1 : !token;
+}
+
+static PyObject *tokens(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    char *blocks;
+    Py_ssize_t size;
+    (void)module;
+    if (given != 10 || !PyList_Check(arguments[2]) || !PyList_Check(arguments[3]) || !PyList_Check(arguments[4])) {
+        PyErr_SetString(PyExc_TypeError, "tokens takes words, leaves, texts, raws, pieces, blocks, and five callables");
+        return NULL;
+    }
+    if (PyBytes_AsStringAndSize(arguments[5], &blocks, &size) < 0)
+        return NULL;
+    swapped into = {PyDict_New(), PyDict_New(), arguments[3], arguments[4], 0};
+    Py_ssize_t count = PySequence_Size(arguments[1]);
+    int done = into.tokens == NULL || into.swaps == NULL || count < 0 ? -1 : 1;
+    for (Py_ssize_t at = 0; done == 1 && at < count; at++) {
+        PyObject *leaf = PySequence_GetItem(arguments[1], at), *text = PyList_GetItem(arguments[2], at);
+        PyObject *word = leaf == NULL || text == NULL ? NULL : PyObject_GetItem(arguments[0], leaf);
+        PyObject *name = word == NULL ? NULL : PyTuple_GetItem(word, 0), *token = NULL, *number = NULL, *one = NULL;
+        if (name == NULL)
+            done = -1;
+        else if (text == Py_None) {
+            PyObject *none = PyTuple_New(0);
+            done = none != NULL && PyDict_SetItem(into.tokens, name, none) == 0 ? 1 : -1;
+            Py_XDECREF(none);
+        } else {
+            number = PyLong_FromSsize_t(into.reached + 1);
+            if (into.reached >= PyList_Size(into.raws) || 2 * into.reached + 1 >= PyList_Size(into.pieces)) {
+                PyErr_SetString(PyExc_IndexError, "each text has a place");
+                done = -1;
+            }
+            token = done < 0 ? NULL : PyTuple_Size(word) == 4 ? spelled(word, (const byte *)blocks, size, into.reached + 1)
+                                            : PyObject_CallFunctionObjArgs(arguments[7], leaf, text, number, NULL);
+            done = token == NULL || number == NULL ? -1 : token != Py_None;
+            done = done == 1 ? differs(token, text) : done;
+            done = done == 1 ? is_value(name, text, arguments[8], arguments[9]) : done;
+            if (done == 1) {
+                PyObject *value = PyObject_CallFunctionObjArgs(arguments[6], number, text, Py_False, token, Py_False, NULL);
+                one = value == NULL ? NULL : PyTuple_Pack(1, value);
+                Py_XDECREF(value);
+                done = put(&into, name, token, one);
+            }
+        }
+        Py_XDECREF(one);
+        Py_XDECREF(number);
+        Py_XDECREF(token);
+        Py_XDECREF(word);
+        Py_XDECREF(leaf);
+    }
+    PyObject *next = done == 1 ? PyLong_FromSsize_t(into.reached + 1) : NULL;
+    PyObject *result = next != NULL ? PyTuple_Pack(3, into.tokens, into.swaps, next) : NULL;
+    Py_XDECREF(next);
+    Py_XDECREF(into.tokens);
+    Py_XDECREF(into.swaps);
+    if (done == 0)
+        Py_RETURN_NONE;
+    return result;
 }
 
 /* ---------------------------------------------------------------- values in a text */
@@ -738,6 +896,7 @@ static PyMethodDef functions[] = {
     {"put_back", (PyCFunction)(void (*)(void))put_back, METH_FASTCALL, "Texts in the places of tokens; None: others."},
     {"write62", write62, METH_O, "16 bytes as a word of 22 letters and digits."},
     {"write32", write32, METH_O, "16 bytes as a word of 26 small letters and digits."},
+    {"tokens", (PyCFunction)(void (*)(void))tokens, METH_FASTCALL, "Tokens of new texts in their places; None: in doubt."},
     {"absent", (PyCFunction)(void (*)(void))absent, METH_FASTCALL, "Whether no value stands in a text in any form."},
     {NULL, NULL, 0, NULL},
 };

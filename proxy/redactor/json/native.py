@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 #: The numbers of leaves in the order of their document, and behind the span of that theirs.
 FoundLeaves = tuple[Sequence[int], Sequence[tuple[int, int]]]
@@ -67,6 +67,11 @@ class NativeCode(NamedTuple):
     put_back: Callable[[bytes, list[FieldSpan], Swaps], bytes | None]
     write62: Callable[[bytes], str]  #: as that of ``proxy.tokenization.common``
     write32: Callable[[bytes], str]
+    #: of the words of leaves (``FastPathPlan``), the leaves, texts, raws and pieces of a body,
+    #: the blocks of its tokens, what makes stored values, what makes other tokens, and what tells
+    #: tokens by their form and for certain: the stored values by field, the swaps, which are among
+    #: the pieces as well, and the next number; ``None``: in doubt
+    tokens: Callable[..., tuple[dict[str, tuple[Any, ...]], Swaps, int] | None]
     #: whether none of these values, each with its field, stands in a text or in what its base64
     #: stands for; false in any doubt
     absent: Callable[[dict[str, str], bytes], bool]

@@ -6,12 +6,15 @@ import gzip
 import itertools
 import json
 import random
+import re
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -20,7 +23,8 @@ from proxy.errors import VaultError
 from proxy.redactor import guard
 from proxy.redactor.exchange import fast_path_exchange
 from proxy.redactor.exchange.fast_path_exchange import AnswerReader, FastPathExchange
-from proxy.redactor.guard import BodyCutter
+from proxy.redactor.exchange.fast_path_plan import FastPathPlan, _LeafPlan
+from proxy.redactor.guard import BodyCutter, CutBody
 from proxy.redactor.json import native
 from proxy.redactor.json.native import FindLeaves, FoundLeaves, NativeCode, Swaps
 from proxy.redactor.message import Request
@@ -28,6 +32,7 @@ from proxy.redactor.plan import make_plan
 from proxy.redactor.select import Selection
 from proxy.redactor.value_scan import LongPart, suspects
 from proxy.tokenization.common import write32, write62
+from proxy.vault.body import TokenizedValue
 from tests.support.effort import rounds
 from tests.support.native import compiled, use
 from tests.support.rules import operation_of
@@ -315,6 +320,83 @@ def test_spans_that_are_none_are_refused_and_never_read(code):
     for arguments in wrong:
         with pytest.raises((TypeError, IndexError, SystemError)):
             code.cut(*arguments)
+
+
+#: Leaves whose tokens are words, and others; and the same for native code.
+_FIELDS = ("first", "", ""), ("last", "Person", ""), ("mail", "", "@a.example")
+
+
+def spelled_leaves(code: NativeCode) -> tuple[list[Any], list[tuple[Any, ...]]]:
+    plans, words = list[Any](), list[tuple[Any, ...]]()
+    for name, before, behind in _FIELDS:
+        write = code.write32 if behind else code.write62
+        plans.append(_LeafPlan(name, write, before, behind, None, None, False))
+        words.append((name, 26 if behind else 22, before.encode(), behind.encode()))
+    for name in ("phone", "note"):
+        plans.append(_LeafPlan(name, None, "", "", None, None, False))
+        words.append((name,))
+    return plans, words
+
+
+class Minted:
+    """Tokens of other leaves, and what they were made for."""
+
+    def __init__(self, other: str | None) -> None:
+        self.other, self.asked = other, list[tuple[Any, ...]]()
+
+    def __call__(self, *of: Any) -> str | None:
+        self.asked.append(of)
+        return self.other if of[-1] % 2 else "+4672"
+
+
+_FORM = re.compile("T[0-9]").search
+
+
+def is_token(name: str, text: str) -> bool:
+    return text == "T8" and name != "mail"
+
+
+def test_new_texts_get_their_tokens_as_by_python(code):
+    chance, counts, (plans, words) = random.Random(11), [0, 0, 0], spelled_leaves(code)
+    for _ in range(rounds(3000)):
+        chosen = tuple(chance.sample(range(5), chance.randrange(6)))
+        some = ("Ann", "Bo Lee", "é€😀", "T7", None, "+4670", "T8")
+        texts = [chance.choice(some if chance.random() < 0.3 else some[:3]) for _ in chosen]
+        raws = [f'"{text}"'.encode() for text in texts if text is not None]
+        blocks, empty = chance.randbytes(16 * len(texts)), [b"", *[b"", b","] * len(raws)]
+        other = chance.choice(("+4671", "+4670", "1", "x", 'a"b', "å", None))
+        (one, mine), (two, pieces) = (Minted(other), [*empty]), (Minted(other), [*empty])
+        own = code.tokens(
+            words, chosen, texts, raws, mine, blocks, TokenizedValue, one, _FORM, is_token
+        )
+        plan = SimpleNamespace(_leaves=plans, _is_token=is_token)
+        plan._minted, plan.collection = partial(_of, two), SimpleNamespace(token_form=_FORM)
+        cut = CutBody(chosen, texts, {}, (), raws, cast("Any", pieces))
+        python = FastPathPlan._tokens(cast("Any", plan), cut, 1, blocks, ([], []))
+        counts[2 if own is None and python is not None else own is None] += 1
+        if own is not None:
+            assert (own, mine, one.asked) == (python, pieces, two.asked)
+        elif python is not None:  # the general code does it then
+            assert not str(other).isascii() or '"' in str(other)
+    assert min(counts) > 30, counts
+
+
+def _of(minted: Minted, _rid: int, _entries: object, *of: Any) -> str | None:
+    return minted(*of)
+
+
+def test_tokens_that_have_no_place_are_errors(code):
+    _, words = spelled_leaves(code)
+    right = [words, (0,), ["A"], [b'"A"'], [b"", b"", b""], bytes(16), TokenizedValue, 0, _FORM, 0]
+    assert code.tokens(*right)[2] == 2
+    wrong: list[tuple[int, Any]] = [
+        *((0, []), (0, [()]), (0, [("a", 22, b"", "")]), (0, [("a", 22, b"x" * 600, b"")])),
+        *((0, [("a", 7, b"", b"")]), (1, (9,)), (1, (0, 0)), (2, ("A",)), (2, []), (2, [7])),
+        *((3, []), (4, []), (4, ()), (5, b""), (5, ""), (6, int), (8, 7), (0, [("a",)])),
+    ]
+    for index, argument in wrong:
+        with pytest.raises((TypeError, IndexError, ValueError, SystemError)):
+            code.tokens(*right[:index], argument, *right[index + 1 :])
 
 
 @pytest.mark.parametrize("method", ["POST /contacts, create", '"GET /contacts/{id}", read'])
