@@ -46,3 +46,4 @@ def use(code: NativeCode | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "_cut", code and code.cut)
     words = {} if code is None else {write62: code.write62, write32: code.write32}
     monkeypatch.setattr(fast_path_plan, "_native_words", words)
+    monkeypatch.setattr(fast_path_plan, "_tokens", code and code.tokens)

@@ -40,11 +40,8 @@ _VALUE: Final = re.compile(r"[^@+]*[@+]|[0-9]{6,8}-[0-9]{4}\Z")
 _native_words: Final[dict[Callable[[Any], str], Callable[[Any], str]]] = (
     {write62: native_code.write62, write32: native_code.write32} if native_code is not None else {}
 )
-#: See ``NativeCode.tokens``, and how many letters the words have that it spells.
+#: See ``NativeCode.tokens``.
 _tokens: Final = native_code and native_code.tokens
-_LETTERS: Final[dict[Callable[[Any], str] | None, int]] = (
-    {native_code.write62: 22, native_code.write32: 26} if native_code is not None else {}
-)
 #: A number or a word, as nearly always, has one spelling.
 plain_id: Final = re.compile("[1-9A-Za-z][0-9A-Za-z]{,22}").fullmatch
 _CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
@@ -110,8 +107,8 @@ class FastPathPlan(AnswerPlan):
         ]
         #: the same for native code: the field, and of sealed words their letters and texts around
         self._words = [
-            (one.field, _LETTERS[one.write], one.before.encode(), one.behind.encode())
-            if one.write in _LETTERS
+            (one.field, len(one.write(bytes(16))), one.before.encode(), one.behind.encode())
+            if one.write is not None and one.write in _native_words.values()
             else (one.field,)
             for one in self._leaves
         ]

@@ -654,7 +654,9 @@ static int put(swapped *into, PyObject *name, PyObject *token, PyObject *stored)
     PyObject *coded = token == NULL || stored == NULL ? NULL : quoted(token), *swap = NULL;
     int done = coded == NULL ? -1 : coded != Py_None;
     if (done == 1) {
-        swap = PyTuple_Pack(2, coded, PyList_GetItem(into->raws, into->reached));
+        PyObject *raw = PySequence_GetItem(into->raws, into->reached); /* what was called may have emptied it */
+        swap = raw == NULL ? NULL : PyTuple_Pack(2, coded, raw);
+        Py_XDECREF(raw);
         Py_INCREF(coded); /* the list takes it */
         done = PyList_SetItem(into->pieces, 2 * into->reached + 1, coded) == 0 && swap != NULL &&
                        PyDict_SetItem(into->tokens, name, stored) == 0 && PyDict_SetItem(into->swaps, name, swap) == 0
@@ -702,7 +704,7 @@ static PyObject *tokens(PyObject *module, PyObject *const *arguments, Py_ssize_t
     Py_ssize_t count = PySequence_Size(arguments[1]);
     int done = into.tokens == NULL || into.swaps == NULL || count < 0 ? -1 : 1;
     for (Py_ssize_t at = 0; done == 1 && at < count; at++) {
-        PyObject *leaf = PySequence_GetItem(arguments[1], at), *text = PyList_GetItem(arguments[2], at);
+        PyObject *leaf = PySequence_GetItem(arguments[1], at), *text = PySequence_GetItem(arguments[2], at);
         PyObject *word = leaf == NULL || text == NULL ? NULL : PyObject_GetItem(arguments[0], leaf);
         PyObject *name = word == NULL ? NULL : PyTuple_GetItem(word, 0), *token = NULL, *number = NULL, *one = NULL;
         if (name == NULL)
@@ -733,6 +735,7 @@ static PyObject *tokens(PyObject *module, PyObject *const *arguments, Py_ssize_t
         Py_XDECREF(number);
         Py_XDECREF(token);
         Py_XDECREF(word);
+        Py_XDECREF(text);
         Py_XDECREF(leaf);
     }
     PyObject *next = done == 1 ? PyLong_FromSsize_t(into.reached + 1) : NULL;

@@ -352,6 +352,20 @@ class Minted:
 _FORM = re.compile("T[0-9]").search
 
 
+def test_what_is_called_meanwhile_may_change_what_is_read(code):
+    _, words = spelled_leaves(code)
+    leaves = [3, 3]
+    for emptied in (0, 2, 3, 4):
+        lists: Any = [[*words], leaves, ["AB", "C"], [b"1", b"2"], [b""] * 5]
+
+        def empty(*_: Any, lists: Any = lists, emptied: int = emptied) -> str:
+            lists[emptied].clear()
+            return "+4671"
+
+        with pytest.raises((IndexError, SystemError)):
+            code.tokens(*lists, b"", TokenizedValue, empty, _FORM, is_token)
+
+
 def is_token(name: str, text: str) -> bool:
     return text == "T8" and name != "mail"
 
