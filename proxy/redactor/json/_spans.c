@@ -460,15 +460,15 @@ static PyObject *answer_fields(PyObject *module, PyObject *const *arguments, Py_
         PyObject *number = PySequence_GetItem(numbers, at);
         Py_ssize_t leaf = number == NULL ? -1 : PyLong_AsSsize_t(number);
         done = leaf < 0 && PyErr_Occurred() ? -1 : leaf_of(spans, at + 1, size, span);
-        const char *raw = body + span[0];
-        Py_ssize_t length = span[1] - span[0];
+        const char *raw = done == 1 ? body + span[0] : NULL;
+        Py_ssize_t length = done == 1 ? span[1] - span[0] : 0;
         if (done == 1 && leaf == ident) {
             Py_XDECREF(id);
             id = PyBytes_FromStringAndSize(raw, length);
             done = id != NULL ? 1 : -1;
         } else if (done == 1 && !(length == 4 && !memcmp(raw, "null", 4)) && !(empties && length == 2 && raw[0] == '"')) {
             PyObject *name = PyObject_GetItem(arguments[2], number);
-            done = raw[0] != '"' ? 0 : name != NULL && append(fields, place(name, span[0], span[1])) ? 1 : -1;
+            done = name == NULL ? -1 : raw[0] != '"' ? 0 : append(fields, place(name, span[0], span[1])) ? 1 : -1;
             Py_XDECREF(name);
         }
         Py_XDECREF(number);

@@ -472,6 +472,8 @@ def test_fields_that_stand_nowhere_in_an_answer_are_never_read(code):
     ):
         with pytest.raises((TypeError, SystemError)):
             code.answer_fields(*arguments)
+    with pytest.raises(IndexError):  # it said that no texts stand there, and left an error behind
+        code.answer_fields(b"[7]", ((1,), [(0, 3), (1, 2)]), ("name",), -1, False)
 
 
 #: What stands around a value, or around its base64.
