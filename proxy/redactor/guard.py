@@ -88,7 +88,7 @@ class BodyCutter:
         if leaves is None:
             return None
         spans, nothing = leaves[1][1:], self._nothing if len(body) < LONG_BODY else ()
-        if short and _cut is not None:
+        if _cut is not None:
             parts = _cut(body, leaves, self._names, bool(nothing))
             if parts is None:
                 return None

@@ -91,12 +91,16 @@ class LongPart:
 
     def __init__(self, body: bytes, start: int, end: int) -> None:
         self._body, self._start, self._end = body, start, end
-        rare = _BYTES.translate(None, body[start : end : max((end - start) // _SAMPLE, 1)])
-        self._often = _BYTES.translate(None, rare)  # a set of them takes ten times as long
+        self._often: bytes | None = None  #: in a sample of it, once needed
         self._first: dict[int, int] = {}  #: by byte that is rare its first place; -1: it has none
         self._absent = b""  #: those that have none
         self._searches = 0  #: for base64 in all of it
         self._coded: bytes | None = None  #: what may be base64 in it, once needed
+
+    @property
+    def span(self) -> tuple[bytes, int, int]:
+        """The body, and where the part begins and ends."""
+        return self._body, self._start, self._end
 
     def _rare(self, raw: bytes) -> bytes | None:
         """Return which of these bytes are rare in it; ``None``: it lacks one.
@@ -104,6 +108,10 @@ class LongPart:
         To look for one takes a tenth of the time that a search for all takes, and tells for other
         values, too.
         """
+        if self._often is None:
+            step = max((self._end - self._start) // _SAMPLE, 1)
+            rare = _BYTES.translate(None, self._body[self._start : self._end : step])
+            self._often = _BYTES.translate(None, rare)  # a set of them takes ten times as long
         rare = raw.translate(None, self._often)
         if rare and len(rare.translate(None, self._absent)) < len(rare):
             return None
@@ -260,7 +268,10 @@ def suspects(values: dict[str, str], heap: bytes, parts: Sequence[LongPart] = ()
     """The values that seem to stand in a text, or in one of these parts."""
     few = len(values) <= FEW_VALUES or len(values) * len(heap) < _MUCH
     if few and _absent is not None and _absent(values, heap):
-        if not parts:
+        for part in parts:
+            if not _absent(values, *part.span):
+                break
+        else:
             return []
         heap = b""
     holds = heap.find

@@ -28,7 +28,7 @@
 #define SOURCE_DIGEST ""
 #endif
 
-enum { MEMBERS = 128, LEVELS = 1024, LONG_TEXT = 32 * 1024 };
+enum { MEMBERS = 128, LEVELS = 1024, SHORT_TEXT = 16 * 1024, LONG_TEXT = 32 * 1024 };
 
 typedef unsigned char byte;
 typedef struct { const byte *name, *name_end, *start, *end; } member;
@@ -128,6 +128,8 @@ static const byte *string(const byte *at, const byte *end) /* behind its last qu
             __typeof__(odd(at)) which = odd(at);
             if (which) {
                 at += FIRST(which);
+                if (*at == '"')
+                    return at + 1;
                 break;
             }
             at += AT_ONCE;
@@ -153,11 +155,11 @@ static const byte *digits(const byte *at) /* the end of one digit or more */
 static const byte *scalar(const byte *at) /* the end of a number, true, false or null */
 {
     if (*at == 't')
-        return strncmp((const char *)at, "true", 4) ? NULL : at + 4;
+        return at[1] == 'r' && at[2] == 'u' && at[3] == 'e' ? at + 4 : NULL;
     if (*at == 'f')
-        return strncmp((const char *)at, "false", 5) ? NULL : at + 5;
+        return at[1] == 'a' && at[2] == 'l' && at[3] == 's' && at[4] == 'e' ? at + 5 : NULL;
     if (*at == 'n')
-        return strncmp((const char *)at, "null", 4) ? NULL : at + 4;
+        return at[1] == 'u' && at[2] == 'l' && at[3] == 'l' ? at + 4 : NULL;
     at += *at == '-';
     at = *at == '0' ? at + 1 : digits(at);
     if (at != NULL && *at == '.')
@@ -360,7 +362,13 @@ static int append(PyObject *list, PyObject *item) /* which is not the caller's a
     return done;
 }
 
-typedef struct { PyObject *texts, *fields, *raws, *pieces; } parts;
+/* "view": of a long body, whose pieces are not copied. */
+typedef struct { PyObject *texts, *fields, *raws, *pieces, *view; } parts;
+
+static PyObject *piece_of(const parts *of, const char *body, Py_ssize_t start, Py_ssize_t end)
+{
+    return of->view != NULL ? PySequence_GetSlice(of->view, start, end) : PyBytes_FromStringAndSize(body + start, end - start);
+}
 
 /* One more leaf; "reached" is where the one before ends. 1: it was cut out; 0: it is no plain text; -1: an error. */
 static int cut_one(const char *body, Py_ssize_t *reached, const Py_ssize_t *span, PyObject *name, int empties, parts *of)
@@ -375,7 +383,7 @@ static int cut_one(const char *body, Py_ssize_t *reached, const Py_ssize_t *span
     int done = text != NULL && PyList_Append(of->texts, text) == 0 && PyDict_SetItem(of->fields, text, name) == 0;
     Py_XDECREF(text);
     done = done && append(of->raws, PyBytes_FromStringAndSize(raw, size)) &&
-           append(of->pieces, PyBytes_FromStringAndSize(body + *reached, span[0] - *reached)) &&
+           append(of->pieces, piece_of(of, body, *reached, span[0])) &&
            append(of->pieces, PyBytes_FromStringAndSize("", 0));
     *reached = span[1];
     return done ? 1 : -1;
@@ -400,7 +408,7 @@ static int cut_all(const char *body, Py_ssize_t size, PyObject *const *arguments
         Py_XDECREF(pair);
         Py_XDECREF(name);
     }
-    if (done == 1 && !append(of->pieces, PyBytes_FromStringAndSize(body + reached, size - reached)))
+    if (done == 1 && !append(of->pieces, piece_of(of, body, reached, size)))
         return -1;
     return done;
 }
@@ -416,15 +424,16 @@ static PyObject *cut(PyObject *module, PyObject *const *arguments, Py_ssize_t gi
     }
     if (PyBytes_AsStringAndSize(arguments[0], &body, &size) < 0)
         return NULL;
-    parts of = {PyList_New(0), PyDict_New(), PyList_New(0), PyList_New(0)};
-    int done = -1;
-    if (of.texts != NULL && of.fields != NULL && of.raws != NULL && of.pieces != NULL)
+    int seen = size > SHORT_TEXT, done = -1;
+    parts of = {PyList_New(0), PyDict_New(), PyList_New(0), PyList_New(0), seen ? PyMemoryView_FromObject(arguments[0]) : NULL};
+    if (of.texts != NULL && of.fields != NULL && of.raws != NULL && of.pieces != NULL && (of.view != NULL) == seen)
         done = cut_all(body, size, arguments, &of);
     PyObject *result = done == 1 ? PyTuple_Pack(4, of.texts, of.fields, of.raws, of.pieces) : NULL;
     Py_XDECREF(of.texts);
     Py_XDECREF(of.fields);
     Py_XDECREF(of.raws);
     Py_XDECREF(of.pieces);
+    Py_XDECREF(of.view);
     if (done == 0)
         Py_RETURN_NONE;
     return result;
@@ -755,11 +764,48 @@ static PyObject *tokens(PyObject *module, PyObject *const *arguments, Py_ssize_t
  * characters of such rows that are read here. */
 enum { INSIDE = 6, DIGITS = 4, CODED = 11, ROW = 14, CODE = 4096 };
 
-typedef struct { const char *start; Py_ssize_t size; } piece;
+/* "rare": of a long text, by byte how many of a sample are that one; RARE and more are none of it. */
+typedef struct { const char *start; Py_ssize_t size; byte *rare; } piece;
 
+enum { LONG_PIECE = 4 * 1024, SAMPLE = 250, ABSENT = 255, PLACES = 256 };
+
+static void sample(piece text) /* what is rare in it */
+{
+    Py_ssize_t step = text.size / SAMPLE;
+    memset(text.rare, 0, 256);
+    for (Py_ssize_t at = 0, count = 0; count < SAMPLE; at += step, count++)
+        text.rare[(byte)text.start[at]]++;
+}
+
+/* Whether a text holds a part. In a long one the places of its rarest byte are looked at, if these are few. */
 static int holds(piece text, const char *part, Py_ssize_t size)
 {
-    return size <= text.size && memmem(text.start, text.size, part, size) != NULL;
+    const char *at = text.start, *end = at + text.size;
+    if (size > text.size)
+        return 0;
+    if (text.rare != NULL && size > 0) {
+        Py_ssize_t rarest = 0;
+        for (Py_ssize_t index = 0; index < size; index++) {
+            byte count = text.rare[(byte)part[index]];
+            if (count == ABSENT)
+                return 0;
+            if (count < text.rare[(byte)part[rarest]])
+                rarest = index;
+        }
+        at = memchr(at, part[rarest], text.size);
+        if (at == NULL) {
+            text.rare[(byte)part[rarest]] = ABSENT;
+            return 0;
+        }
+        for (int places = 0; places < PLACES; places++) {
+            if (at - text.start >= rarest && end - at >= size - rarest && !memcmp(at - rarest, part, size))
+                return 1;
+            if (++at == end || (at = memchr(at, part[rarest], end - at)) == NULL)
+                return 0;
+        }
+        at = at - text.start >= rarest ? at - rarest : text.start;
+    }
+    return memmem(at, end - at, part, size) != NULL;
 }
 
 static Py_ssize_t base64(const byte *raw, Py_ssize_t size, char *coded) /* whole characters, no "=" */
@@ -780,8 +826,8 @@ static Py_ssize_t base64(const byte *raw, Py_ssize_t size, char *coded) /* whole
 
 static int in_base64(byte c)
 {
-    return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '+' || c == '/' || c == '-' ||
-           c == '_';
+    static const uint64_t letters[4] = {UINT64_C(0x03FFA80000000000), UINT64_C(0x07FFFFFE87FFFFFE), 0, 0};
+    return letters[c >> 6] >> (c & 63) & 1;
 }
 
 static unsigned number_of(byte c) /* what a character of base64 stands for, in either alphabet */
@@ -868,14 +914,29 @@ static PyObject *absent(PyObject *module, PyObject *const *arguments, Py_ssize_t
     PyObject *text, *field;
     Py_ssize_t at = 0;
     (void)module;
-    if (given != 2 || !PyDict_Check(arguments[0])) {
-        PyErr_SetString(PyExc_TypeError, "absent takes a dictionary of values, and a text");
+    if ((given != 2 && given != 4) || !PyDict_Check(arguments[0])) {
+        PyErr_SetString(PyExc_TypeError, "absent takes a dictionary of values, a text, and perhaps where to begin and to end in it");
         return NULL;
     }
     char *start;
+    byte rare[256];
     if (PyBytes_AsStringAndSize(arguments[1], &start, &heap.size) < 0)
         return NULL;
+    if (given == 4) {
+        Py_ssize_t first = PyLong_AsSsize_t(arguments[2]), last = PyLong_AsSsize_t(arguments[3]);
+        if (first < 0 || last < first || last > heap.size) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_IndexError, "no such part");
+            return NULL;
+        }
+        start += first;
+        heap.size = last - first;
+    }
     heap.start = start;
+    heap.rare = heap.size >= LONG_PIECE ? rare : NULL;
+    if (heap.rare != NULL)
+        sample(heap);
+    uncoded.rare = NULL;
     uncoded.start = bytes;
     uncoded.size = uncoded_of(heap, bytes);
     if (uncoded.size < 0)

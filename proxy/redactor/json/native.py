@@ -72,9 +72,9 @@ class NativeCode(NamedTuple):
     #: tokens by their form and for certain: the stored values by field, the swaps, which are among
     #: the pieces as well, and the next number; ``None``: in doubt
     tokens: Callable[..., tuple[dict[str, tuple[Any, ...]], Swaps, int] | None]
-    #: whether none of these values, each with its field, stands in a text or in what its base64
-    #: stands for; false in any doubt
-    absent: Callable[[dict[str, str], bytes], bool]
+    #: whether none of these values, each with its field, stands in a text (or from a place of it to
+    #: another) or in what its base64 stands for; false in any doubt
+    absent: Callable[..., bool]
 
 
 def compile_into(folder: Path, *flags: str) -> Path:

@@ -1,14 +1,20 @@
 """Which operations have ordinary exchanges, and which requests are such."""
 
 import json
+import random
+import re
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from proxy.crypto.keyset import Keyset
-from proxy.redactor.exchange.fast_path_plan import FastPathPlan, fast_path_plan
+from proxy.redactor.exchange.fast_path_plan import FastPathPlan, _LeafPlan, fast_path_plan
 from proxy.redactor.exchange.runtime import Runtime, VaultRules, bind_rules
+from proxy.redactor.guard import CutBody
+from proxy.redactor.json.native import NativeCode
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Request
 from proxy.redactor.rules import Match
@@ -16,11 +22,15 @@ from proxy.redactor.views import OUTSIDE_VIEW, view_of
 from proxy.storage.base import Hooks, Store
 from proxy.storage.sqlite.store import open_sqlite
 from proxy.telemetry.metrics import Metrics
+from proxy.vault.body import TokenizedValue
 from proxy.vault.vault import VaultOptions, new_vault
 from tests.support.audit import Kept, audit_services
 from tests.support.clock import ManualClock
+from tests.support.effort import rounds
 from tests.support.exchanges import JSON, rule_text
 from tests.support.memory import MemoryStore
+from tests.support.native import compiled
+from tests.support.unavailable import Unavailable
 
 FLAT = ("name: {kind: name}", "email: {kind: email}")
 CREATE = "{match: POST /p, create: p}"
@@ -218,3 +228,99 @@ async def test_what_keeps_the_value_of_a_record_by_being_empty_is_not(
             assert (begun is not None) is ordinary
     finally:
         await store.close()
+
+
+@pytest.fixture
+def code(unavailable: Unavailable) -> NativeCode:
+    return compiled(unavailable)
+
+
+#: Leaves whose tokens are words, and others; and the same for native code.
+_FIELDS = ("first", "", ""), ("last", "Person", ""), ("mail", "", "@a.example")
+
+
+def spelled_leaves(code: NativeCode) -> tuple[list[Any], list[tuple[Any, ...]]]:
+    plans, words = list[Any](), list[tuple[Any, ...]]()
+    for name, before, behind in _FIELDS:
+        write = code.write32 if behind else code.write62
+        plans.append(_LeafPlan(name, write, before, behind, None, None, False))
+        words.append((name, 26 if behind else 22, before.encode(), behind.encode()))
+    for name in ("phone", "note"):
+        plans.append(_LeafPlan(name, None, "", "", None, None, False))
+        words.append((name,))
+    return plans, words
+
+
+class Minted:
+    """Tokens of other leaves, and what they were made for."""
+
+    def __init__(self, other: str | None) -> None:
+        self.other, self.asked = other, list[tuple[Any, ...]]()
+
+    def __call__(self, *of: Any) -> str | None:
+        self.asked.append(of)
+        return self.other if of[-1] % 2 else "+4672"
+
+
+_FORM = re.compile("T[0-9]").search
+
+
+def test_what_is_called_meanwhile_may_change_what_is_read(code):
+    _, words = spelled_leaves(code)
+    leaves = [3, 3]
+    for emptied in (0, 2, 3, 4):
+        lists: Any = [[*words], leaves, ["AB", "C"], [b"1", b"2"], [b""] * 5]
+
+        def empty(*_: Any, lists: Any = lists, emptied: int = emptied) -> str:
+            lists[emptied].clear()
+            return "+4671"
+
+        with pytest.raises((IndexError, SystemError)):
+            code.tokens(*lists, b"", TokenizedValue, empty, _FORM, is_token)
+
+
+def is_token(name: str, text: str) -> bool:
+    return text == "T8" and name != "mail"
+
+
+def test_new_texts_get_their_tokens_as_by_python(code):
+    chance, counts, (plans, words) = random.Random(11), [0, 0, 0], spelled_leaves(code)
+    for _ in range(rounds(3000)):
+        chosen = tuple(chance.sample(range(5), chance.randrange(6)))
+        some = ("Ann", "Bo Lee", "é€😀", "T7", None, "+4670", "T8")
+        texts = [chance.choice(some if chance.random() < 0.3 else some[:3]) for _ in chosen]
+        raws = [f'"{text}"'.encode() for text in texts if text is not None]
+        blocks, empty = chance.randbytes(16 * len(texts)), [b"", *[b"", b","] * len(raws)]
+        other = chance.choice(("+4671", "+4670", "1", "x", 'a"b', "å", None))
+        (one, mine), (two, pieces) = (Minted(other), [*empty]), (Minted(other), [*empty])
+        own = code.tokens(
+            words, chosen, texts, raws, mine, blocks, TokenizedValue, one, _FORM, is_token
+        )
+        plan = SimpleNamespace(_leaves=plans, _is_token=is_token)
+        plan._minted, plan.collection = partial(_of, two), SimpleNamespace(token_form=_FORM)
+        cut = CutBody(chosen, texts, {}, (), raws, cast("Any", pieces))
+        python = FastPathPlan._tokens(cast("Any", plan), cut, 1, blocks, ([], []))
+        counts[2 if own is None and python is not None else own is None] += 1
+        if own is not None:
+            assert (own, mine, one.asked) == (python, pieces, two.asked)
+        elif python is not None:  # the general code does it then
+            assert not str(other).isascii() or '"' in str(other)
+    assert min(counts) > 30, counts
+
+
+def _of(minted: Minted, _rid: int, _entries: object, *of: Any) -> str | None:
+    return minted(*of)
+
+
+def test_tokens_that_have_no_place_are_errors(code):
+    _, words = spelled_leaves(code)
+    right = [words, (0,), ["A"], [b'"A"'], [b"", b"", b""], bytes(16), TokenizedValue, 0, _FORM, 0]
+    assert code.tokens(*right)[2] == 2
+    wrong: list[tuple[int, Any]] = [
+        *((0, []), (0, [()]), (0, [("a", 22, b"", "")]), (0, [("a", 22, b"x" * 600, b"")])),
+        *((0, [("a", 7, b"", b"")]), (1, (9,)), (1, (0, 0)), (2, ("A",)), (2, []), (2, [7])),
+        *((3, []), (4, []), (4, ()), (5, b""), (5, ""), (6, int), (8, 7), (0, [("a",)])),
+    ]
+    for index, argument in wrong:
+        with pytest.raises((TypeError, IndexError, ValueError, SystemError)):
+            code.tokens(*right[:index], argument, *right[index + 1 :])

@@ -11,20 +11,18 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from proxy.errors import VaultError
+from proxy.offload import SMALL
 from proxy.redactor import guard
 from proxy.redactor.exchange import fast_path_exchange
 from proxy.redactor.exchange.fast_path_exchange import AnswerReader, FastPathExchange
-from proxy.redactor.exchange.fast_path_plan import FastPathPlan, _LeafPlan
-from proxy.redactor.guard import BodyCutter, CutBody
+from proxy.redactor.guard import BodyCutter
 from proxy.redactor.json import native
 from proxy.redactor.json.native import FindLeaves, FoundLeaves, NativeCode, Swaps
 from proxy.redactor.message import Request
@@ -32,7 +30,6 @@ from proxy.redactor.plan import make_plan
 from proxy.redactor.select import Selection
 from proxy.redactor.value_scan import LongPart, suspects
 from proxy.tokenization.common import write32, write62
-from proxy.vault.body import TokenizedValue
 from tests.support.effort import rounds
 from tests.support.native import compiled, use
 from tests.support.rules import operation_of
@@ -297,6 +294,28 @@ def test_texts_are_cut_out_as_by_python(code, monkeypatch):
     assert min(cuts) > 200, cuts
 
 
+@pytest.mark.parametrize("size", [16_384, 16_385, 40_000])
+def test_texts_of_long_bodies_are_cut_out_as_by_python_and_the_rest_is_not_copied(
+    code, monkeypatch, size
+):
+    use(code, monkeypatch)
+    plan = make_plan(operation_of("{match: POST /contacts, create: contact}"))
+    assert plan.request is not None
+    assert plan.request.selection is not None
+    cutter = BodyCutter(plan, frozenset())
+    for name, taken in (('"Ann"', True), ('"\\u0041"', False), ("7", False), ('""', False)):
+        body = b'{"name":%b,"x":"%b","email":"a@b.example"}' % (name.encode(), b"x" * size)
+        body = body[:-1] + b" " * (size - len(body)) + b"}"
+        found = cutter.cut(body)
+        with monkeypatch.context() as without:
+            without.setattr(guard, "_cut", None)
+            assert cutter.cut(body) == found
+        assert (found is not None) is taken
+        if found is not None:
+            kinds = {type(piece) for piece in found.pieces[::2]}
+            assert kinds == {bytes if len(body) <= SMALL else memoryview}
+
+
 def test_spans_that_are_none_are_refused_and_never_read(code):
     names, one = ("name",), ((0,), [(0, 5), (1, 4)])
     assert code.cut(b'["A"]', one, names, False) == (
@@ -320,97 +339,6 @@ def test_spans_that_are_none_are_refused_and_never_read(code):
     for arguments in wrong:
         with pytest.raises((TypeError, IndexError, SystemError)):
             code.cut(*arguments)
-
-
-#: Leaves whose tokens are words, and others; and the same for native code.
-_FIELDS = ("first", "", ""), ("last", "Person", ""), ("mail", "", "@a.example")
-
-
-def spelled_leaves(code: NativeCode) -> tuple[list[Any], list[tuple[Any, ...]]]:
-    plans, words = list[Any](), list[tuple[Any, ...]]()
-    for name, before, behind in _FIELDS:
-        write = code.write32 if behind else code.write62
-        plans.append(_LeafPlan(name, write, before, behind, None, None, False))
-        words.append((name, 26 if behind else 22, before.encode(), behind.encode()))
-    for name in ("phone", "note"):
-        plans.append(_LeafPlan(name, None, "", "", None, None, False))
-        words.append((name,))
-    return plans, words
-
-
-class Minted:
-    """Tokens of other leaves, and what they were made for."""
-
-    def __init__(self, other: str | None) -> None:
-        self.other, self.asked = other, list[tuple[Any, ...]]()
-
-    def __call__(self, *of: Any) -> str | None:
-        self.asked.append(of)
-        return self.other if of[-1] % 2 else "+4672"
-
-
-_FORM = re.compile("T[0-9]").search
-
-
-def test_what_is_called_meanwhile_may_change_what_is_read(code):
-    _, words = spelled_leaves(code)
-    leaves = [3, 3]
-    for emptied in (0, 2, 3, 4):
-        lists: Any = [[*words], leaves, ["AB", "C"], [b"1", b"2"], [b""] * 5]
-
-        def empty(*_: Any, lists: Any = lists, emptied: int = emptied) -> str:
-            lists[emptied].clear()
-            return "+4671"
-
-        with pytest.raises((IndexError, SystemError)):
-            code.tokens(*lists, b"", TokenizedValue, empty, _FORM, is_token)
-
-
-def is_token(name: str, text: str) -> bool:
-    return text == "T8" and name != "mail"
-
-
-def test_new_texts_get_their_tokens_as_by_python(code):
-    chance, counts, (plans, words) = random.Random(11), [0, 0, 0], spelled_leaves(code)
-    for _ in range(rounds(3000)):
-        chosen = tuple(chance.sample(range(5), chance.randrange(6)))
-        some = ("Ann", "Bo Lee", "é€😀", "T7", None, "+4670", "T8")
-        texts = [chance.choice(some if chance.random() < 0.3 else some[:3]) for _ in chosen]
-        raws = [f'"{text}"'.encode() for text in texts if text is not None]
-        blocks, empty = chance.randbytes(16 * len(texts)), [b"", *[b"", b","] * len(raws)]
-        other = chance.choice(("+4671", "+4670", "1", "x", 'a"b', "å", None))
-        (one, mine), (two, pieces) = (Minted(other), [*empty]), (Minted(other), [*empty])
-        own = code.tokens(
-            words, chosen, texts, raws, mine, blocks, TokenizedValue, one, _FORM, is_token
-        )
-        plan = SimpleNamespace(_leaves=plans, _is_token=is_token)
-        plan._minted, plan.collection = partial(_of, two), SimpleNamespace(token_form=_FORM)
-        cut = CutBody(chosen, texts, {}, (), raws, cast("Any", pieces))
-        python = FastPathPlan._tokens(cast("Any", plan), cut, 1, blocks, ([], []))
-        counts[2 if own is None and python is not None else own is None] += 1
-        if own is not None:
-            assert (own, mine, one.asked) == (python, pieces, two.asked)
-        elif python is not None:  # the general code does it then
-            assert not str(other).isascii() or '"' in str(other)
-    assert min(counts) > 30, counts
-
-
-def _of(minted: Minted, _rid: int, _entries: object, *of: Any) -> str | None:
-    return minted(*of)
-
-
-def test_tokens_that_have_no_place_are_errors(code):
-    _, words = spelled_leaves(code)
-    right = [words, (0,), ["A"], [b'"A"'], [b"", b"", b""], bytes(16), TokenizedValue, 0, _FORM, 0]
-    assert code.tokens(*right)[2] == 2
-    wrong: list[tuple[int, Any]] = [
-        *((0, []), (0, [()]), (0, [("a", 22, b"", "")]), (0, [("a", 22, b"x" * 600, b"")])),
-        *((0, [("a", 7, b"", b"")]), (1, (9,)), (1, (0, 0)), (2, ("A",)), (2, []), (2, [7])),
-        *((3, []), (4, []), (4, ()), (5, b""), (5, ""), (6, int), (8, 7), (0, [("a",)])),
-    ]
-    for index, argument in wrong:
-        with pytest.raises((TypeError, IndexError, ValueError, SystemError)):
-            code.tokens(*right[:index], argument, *right[index + 1 :])
 
 
 @pytest.mark.parametrize("method", ["POST /contacts, create", '"GET /contacts/{id}", read'])
@@ -523,10 +451,37 @@ def test_so_many_bytes_of_base64_are_read_and_no_more(code):
 
 
 def test_what_is_searched_for_is_a_dictionary_and_where_are_bytes(code):
-    wrong: list[Any] = [({},), ([], b""), ({}, ""), ({}, b"", b"")]
+    wrong: list[Any] = [({},), ([], b""), ({}, ""), ({}, b"", b""), ({}, b"", "", 0)]
+    wrong += [({}, b"ab", *span) for span in ((-1, 1), (0, 3), (2, 1), (3, 3), (0, 2**80))]
     for arguments in wrong:
-        with pytest.raises(TypeError):
+        with pytest.raises((TypeError, IndexError, OverflowError)):
             code.absent(*arguments)
+
+
+def test_a_value_is_found_anywhere_in_a_long_text_and_only_where_it_is(code):
+    """By its rarest byte, which may be everywhere in it or at one place, first or last."""
+    chance, told = random.Random(4), [0, 0]
+    for _ in range(rounds(2000)):
+        letters = chance.choice((b"ab", b"abcdefgh \n", bytes(range(32, 127)), b"a "))
+        size = chance.choice((4095, 4096, 5000, 20_000))
+        text = bytes(chance.choices(letters, k=size))
+        text = (
+            text.replace(b"/", b" ") if chance.random() < 0.5 else re.sub(rb"\w{9}", b"a b ", text)
+        )
+        at = chance.randrange(len(text) - 12)
+        cut = text[at : at + chance.randrange(1, 12)].decode()
+        value = chance.choice((cut, cut[::-1], "abcab", "Annelie", cut + "#", "#" + cut))
+        if chance.random() < 0.4:
+            raw = value.encode()
+            at = chance.choice((0, len(text) - len(raw), at))
+            text = text[:at] + raw + text[at + len(raw) :]
+        start, end = chance.choice(((0, len(text)), (7, len(text) - 7), (at, len(text))))
+        absent = code.absent({value: "name"}, text, start, end)
+        assert absent is code.absent({value: "name"}, text[start:end])
+        there = value.encode() in text[start:end]
+        assert not (absent and there and len(value) > 3), (value, at, start, end)
+        told[absent] += 1
+    assert min(told) > 100, told
 
 
 def test_what_was_compiled_from_another_source_is_not_used(find, tmp_path, monkeypatch):
