@@ -180,15 +180,13 @@ def spell_label(*parts: str) -> bytes:
 # microseconds later when a writer thread is busy. A signal may cut it short above 256 bytes.
 
 _PIECE: Final = 16  #: bytes: a salt, a nonce or the digits of a token
-_UNINTERRUPTED: Final = 256
 
-#: ``random_bytes`` for at most 256 of them, without a call between.
+#: ``random_bytes`` for at most 256 of them, which no signal interrupts.
 fresh_bytes: Final[Callable[[int], bytes]] = getattr(os, "getrandom", os.urandom)  # Linux has both
 
 
-def random_bytes(length: int) -> bytes:
-    """So many random bytes, fresh from the kernel."""
-    return fresh_bytes(length) if length <= _UNINTERRUPTED else os.urandom(length)
+#: So many random bytes, fresh from the kernel.
+random_bytes: Final[Callable[[int], bytes]] = os.urandom
 
 
 def random_pieces(count: int) -> list[bytes]:

@@ -180,8 +180,8 @@ class Guard:
         self.passed = PassedParts(plan)
         self._literals = frozenset(operation.template.encode().split(b"/"))
         self._report = report
-        #: the last address and header fields, and what is searched of them
-        self._latest: tuple[bytes, RawHeaders, bytes] = b"\n", (), b""
+        #: the last address and header fields, and what is searched of both and of the latter
+        self._latest: tuple[bytes, RawHeaders, bytes, bytes] = b"\n", (), b"", b""
 
     def check(
         self,
@@ -238,21 +238,25 @@ class Guard:
 
     def _heap(self, sent: Request, content: bytes) -> bytes:
         """Head of a request, and of its body what no value may stand in, in every reading."""
-        target, headers, head = self._latest  # callers send the same head again and again
-        if sent.target != target or sent.headers != headers:
-            path, _, query = sent.target.partition(b"?")
-            lines, literals, searched = [b"", query], self._literals, _searched
-            # no comprehensions: each is one more call with every request
-            for one in path.split(b"/"):
-                if one not in literals:
-                    lines.append(one)  # noqa: PERF401  # saves a call
-            for name, line in sent.headers:
+        # callers send the same head, or at least the same fields, again and again
+        target, headers, head, fields = self._latest
+        others = sent.headers != headers
+        if others:
+            lines, searched = [b""], _searched
+            for name, line in sent.headers:  # no comprehensions: each is one more call
                 if searched[name]:
                     lines.append(line)
-            head = b"\n".join(lines)
+            fields = b"\n".join(lines)
+        if others or sent.target != target:
+            path, _, query = sent.target.partition(b"?")
+            lines, literals = [b"", query], self._literals
+            for one in path.split(b"/"):
+                if one not in literals:
+                    lines.append(one)  # saves a call
+            head = b"\n".join(lines) + fields
             if head.find(b"%") >= 0 or head.find(b"\\") >= 0 or query.find(b"+") >= 0:
                 head = b"\n".join(text_readings(head))
-            self._latest = sent.target, sent.headers, head
+            self._latest = sent.target, sent.headers, head, fields
         holds = content.find  # ``in`` asks first whether it is a number, and takes longer for that
         plus = holds(b"+") >= 0 and sent.body[:1] not in b"{["
         if plus or holds(b"\\") >= 0 or holds(b"%") >= 0 or is_escaped(content):

@@ -86,21 +86,16 @@ class LongPart:
     """A long part of a body, seen where it is."""
 
     __slots__ = (
-        "_absent", "_body", "_coded", "_end", "_first", "_often", "_searches", "_start"
+        "_absent", "_body", "_coded", "_end", "_first", "_often", "_searches", "_start", "span"
     )  # fmt: skip
 
     def __init__(self, body: bytes, start: int, end: int) -> None:
-        self._body, self._start, self._end = body, start, end
+        self.span = self._body, self._start, self._end = body, start, end
         self._often: bytes | None = None  #: in a sample of it, once needed
         self._first: dict[int, int] = {}  #: by byte that is rare its first place; -1: it has none
         self._absent = b""  #: those that have none
         self._searches = 0  #: for base64 in all of it
         self._coded: bytes | None = None  #: what may be base64 in it, once needed
-
-    @property
-    def span(self) -> tuple[bytes, int, int]:
-        """The body, and where the part begins and ends."""
-        return self._body, self._start, self._end
 
     def _rare(self, raw: bytes) -> bytes | None:
         """Return which of these bytes are rare in it; ``None``: it lacks one.
@@ -268,10 +263,7 @@ def suspects(values: dict[str, str], heap: bytes, parts: Sequence[LongPart] = ()
     """The values that seem to stand in a text, or in one of these parts."""
     few = len(values) <= FEW_VALUES or len(values) * len(heap) < _MUCH
     if few and _absent is not None and _absent(values, heap):
-        for part in parts:
-            if not _absent(values, *part.span):
-                break
-        else:
+        if not parts or all(_absent(values, *part.span) for part in parts):
             return []
         heap = b""
     holds = heap.find

@@ -47,3 +47,4 @@ def use(code: NativeCode | None, monkeypatch: pytest.MonkeyPatch) -> None:
     words = {} if code is None else {write62: code.write62, write32: code.write32}
     monkeypatch.setattr(fast_path_plan, "_native_words", words)
     monkeypatch.setattr(fast_path_plan, "_tokens", code and code.tokens)
+    monkeypatch.setattr(fast_path_plan, "_unchanged", code and code.unchanged)

@@ -3,7 +3,7 @@ each, and of a request, by tests that take no time.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -20,7 +20,7 @@ from proxy.redactor.exchange.fast_path_exchange import (
 )
 from proxy.redactor.exchange.matcher import is_plain_operation
 from proxy.redactor.guard import BodyCutter, CutBody
-from proxy.redactor.json.native import Swaps, native_code
+from proxy.redactor.json.native import native_code
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, is_patch, numeric_id
 from proxy.redactor.rules import Match, Verb
@@ -40,8 +40,9 @@ _VALUE: Final = re.compile(r"[^@+]*[@+]|[0-9]{6,8}-[0-9]{4}\Z")
 _native_words: Final[dict[Callable[[Any], str], Callable[[Any], str]]] = (
     {write62: native_code.write62, write32: native_code.write32} if native_code is not None else {}
 )
-#: See ``NativeCode.tokens``.
+#: See ``NativeCode``.
 _tokens: Final = native_code and native_code.tokens
+_unchanged: Final = native_code and native_code.unchanged
 #: A number or a word, as nearly always, has one spelling.
 plain_id: Final = re.compile("[1-9A-Za-z][0-9A-Za-z]{,22}").fullmatch
 _CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
@@ -167,43 +168,17 @@ class FastPathPlan(AnswerPlan):
         entries: tuple[list[bytes], list[bytes]] = [], []
         numbers = range(1, len(cut.texts) + 1)
         blocks = b"" if self._blocks is None else self._blocks(rid, numbers)
+        tokens, swaps, number = dict[str, tuple[TokenizedValue, ...]](), exchange.swaps, 1
+        form, texts = collection.token_form, zip(cut.leaves, cut.texts, strict=True)
         if _tokens is not None and raws:
             parts = self._words, cut.leaves, cut.texts, raws, pieces, blocks
             minted = partial(self._minted, rid, entries)
-            named = _tokens(*parts, TokenizedValue, minted, collection.token_form, self._is_token)
-        else:
-            named = self._tokens(cut, rid, blocks, entries)
-        if named is None:
-            return None
-        tokens, swaps, number = named
-        exchange.swaps = swaps
-        exchange.absent = self._declared - len(tokens)
-        refused = exchange.absent and self.field_absent == "refuse"
-        guard = self.joined.guard if raws else None
-        if not swaps or refused or (guard and guard.doubts(cut, request)):
-            return None
-        if self._signs and any(sign in text for sign in self._signs for text in cut.texts if text):
-            return None  # it may be a mask
-        exchange.sent = b"".join(pieces)
-        whole = len(tokens) == len(swaps)
-        stored = tokens if whole else {name: of for name, of in tokens.items() if of}
-        content = RecordBody(stored, number)
-        exchange.write, insert = insert_at_once(collection, content, tokens, (rid, now), entries)
-        exchange.began, exchange.changes = now, (insert,)
-        exchange.settles = True
-        return exchange
-
-    def _tokens(
-        self, cut: CutBody, rid: int, blocks: bytes, entries: tuple[list[bytes], list[bytes]]
-    ) -> tuple[dict[str, tuple[TokenizedValue, ...]], Swaps, int] | None:
-        """See ``NativeCode.tokens``."""
-        tokens, swaps, number = (
-            dict[str, tuple[TokenizedValue, ...]](),
-            dict[str, tuple[bytes, bytes]](),
-            1,
-        )
-        form, raws, pieces = self.collection.token_form, cut.raws, cut.pieces
-        for leaf, text in zip(cut.leaves, cut.texts, strict=True):
+            native = _tokens(*parts, TokenizedValue, minted, form, self._is_token)
+            if native is None:
+                return None
+            (tokens, swaps, number), texts = native, zip((), (), strict=True)
+            exchange.swaps = swaps
+        for leaf, text in texts:
             leaf_plan = self._leaves[leaf]
             name, write = leaf_plan.field, leaf_plan.write
             if text is None:
@@ -218,12 +193,25 @@ class FastPathPlan(AnswerPlan):
             if spelled is None or spelled == text or (form(text) and self._is_token(name, text)):
                 return None
             tokens[name] = (TokenizedValue(number, text, False, spelled, False),)
+            swaps[name] = _AWAY
             if raws:
                 swaps[name] = pieces[2 * number - 1], _ = encode_text(spelled), raws[number - 1]
-            else:
-                swaps[name] = _AWAY
             number += 1
-        return tokens, swaps, number
+        exchange.absent = self._declared - len(tokens)
+        refused = exchange.absent and self.field_absent == "refuse"
+        guard = self.joined.guard if raws else None
+        signs = self._signs  # with one it may be a mask
+        masked = signs and any(sign in text for sign in signs for text in cut.texts if text)
+        if not swaps or refused or masked or (guard and guard.doubts(cut, request)):
+            return None
+        exchange.sent = b"".join(pieces)
+        whole = len(tokens) == len(swaps)
+        stored = tokens if whole else {name: of for name, of in tokens.items() if of}
+        content = RecordBody(stored, number)
+        exchange.write, insert = insert_at_once(collection, content, tokens, (rid, now), entries)
+        exchange.began, exchange.changes = now, (insert,)
+        exchange.settles = True
+        return exchange
 
     def _updates(self, exchange: FastPathExchange, listed: CutBody | None) -> bool:
         """Lock the record of an update and see what becomes of it; ``False``: nothing was done."""
@@ -256,7 +244,12 @@ class FastPathPlan(AnswerPlan):
         entries: tuple[list[bytes], list[bytes]] = [], []
         number, at, blocks = live.following, 0, b""
         numbers = range(number, number + len(cut.texts))
-        for leaf, text in zip(cut.leaves, cut.texts, strict=True):
+        differing: Iterable[tuple[int, str | None]] = zip(cut.leaves, cut.texts, strict=True)
+        parts = self._words, cut.leaves, cut.texts, raws, pieces, stored
+        native = _unchanged is not None and raws and _unchanged(*parts, form, self._is_token)
+        if native:
+            (tokens, exchange.swaps), differing = native, ()
+        for leaf, text in differing:
             name = self._leaves[leaf].field
             before = stored.get(name, ())
             if text is None and name not in stored:
@@ -290,15 +283,14 @@ class FastPathPlan(AnswerPlan):
             if raws:
                 swaps[name] = pieces[2 * at + 1], _ = encode_text(one.token), raws[at]
             at += 1
-        if not swaps or (self._erases and len(tokens) < max(len(stored), self._declared)):
+        erased = self._erases and len(tokens) < max(len(stored), self._declared)
+        guard = self.joined.guard if raws else None
+        if not exchange.swaps or erased or (guard and guard.doubts(cut, exchange.request)):
             return False
         exchange.sent = b"".join(pieces)
         exchange.write = StagedWrite(
             row.rid, live, tokens, row, live, key=exchange.key, salt=row.salt
         )
-        guard = self.joined.guard if raws else None
-        if guard and guard.doubts(cut, exchange.request):
-            return False
         untold = not collection.single.isdisjoint(tokens)  # when it was written is noted
         if number > live.following or untold or collection.expires is not None:  # it lives longer
             staged = update_at_once(collection, exchange.write, number, entries, exchange.began)

@@ -5,8 +5,8 @@
  * (proxy/redactor/select.py). It accepts only what is JSON beyond doubt (RFC 8259, strict UTF-8,
  * escapes that are whole characters) and gives None for everything else: the Python code then
  * decides, and tells of faults. "cut" is that of BodyCutter (proxy/redactor/guard.py), "answer_fields" and
- * "put_back" those of the fast path (proxy/redactor/exchange/fast_path_exchange.py), "tokens" that of
- * FastPathPlan._tokens (fast_path_plan.py beside it). "write62" and
+ * "put_back" those of the fast path (proxy/redactor/exchange/fast_path_exchange.py), "tokens" and "unchanged" those of
+ * FastPathPlan._tokens and _next (fast_path_plan.py beside it). "write62" and
  * "write32" are those of proxy/tokenization/common.py;
  * "absent" that of suspects (proxy/redactor/value_scan.py), which decides where it is in doubt.
  *
@@ -757,6 +757,73 @@ static PyObject *tokens(PyObject *module, PyObject *const *arguments, Py_ssize_t
     return result;
 }
 
+enum { JSON, TOKEN_JSON, TEXT, TOKEN, ATTRIBUTES };
+static PyObject *attributes[ATTRIBUTES]; /* of a stored value: their names */
+
+/* Put the token of a stored value into the place of the next text, which is that value. As put. */
+static int put_unchanged(swapped *into, PyObject *name, PyObject *text, PyObject *before, PyObject *const *tells)
+{
+    PyObject *of[ATTRIBUTES] = {NULL};
+    if (!PyTuple_Check(before) || PyTuple_Size(before) != 1)
+        return 0;
+    int done = 1;
+    for (int at = 0; done == 1 && at < ATTRIBUTES; at++) {
+        of[at] = PyObject_GetAttr(PyTuple_GetItem(before, 0), attributes[at]);
+        done = of[at] != NULL ? 1 : -1;
+    }
+    done = done == 1 ? of[JSON] == Py_False && of[TOKEN_JSON] == Py_False : done;
+    if (done == 1) {
+        int other = differs(of[TEXT], text);
+        done = other < 0 ? -1 : !other;
+    }
+    done = done == 1 ? differs(of[TOKEN], text) : done;
+    done = done == 1 ? is_value(name, text, tells[0], tells[1]) : done;
+    done = done == 1 ? put(into, name, of[TOKEN], before) : done;
+    for (int at = 0; at < ATTRIBUTES; at++)
+        Py_XDECREF(of[at]);
+    return done;
+}
+
+static PyObject *unchanged(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    (void)module;
+    if (given != 8 || !PyList_Check(arguments[3]) || !PyList_Check(arguments[4]) || !PyDict_Check(arguments[5])) {
+        PyErr_SetString(PyExc_TypeError, "unchanged takes words, leaves, texts, raws, pieces, stored values, and two callables");
+        return NULL;
+    }
+    swapped into = {PyDict_New(), PyDict_New(), arguments[3], arguments[4], 0};
+    Py_ssize_t count = PySequence_Size(arguments[1]);
+    int done = into.tokens == NULL || into.swaps == NULL || count < 0 ? -1 : 1;
+    for (Py_ssize_t at = 0; done == 1 && at < count; at++) {
+        PyObject *leaf = PySequence_GetItem(arguments[1], at), *text = PySequence_GetItem(arguments[2], at);
+        PyObject *word = leaf == NULL || text == NULL ? NULL : PyObject_GetItem(arguments[0], leaf);
+        PyObject *name = word == NULL ? NULL : PyTuple_GetItem(word, 0);
+        PyObject *before = name == NULL ? NULL : PyDict_GetItemWithError(arguments[5], name);
+        Py_XINCREF(before);
+        if (name == NULL || PyErr_Occurred())
+            done = -1;
+        else if (before != NULL)
+            done = text == Py_None ? 0 : put_unchanged(&into, name, text, before, arguments + 6);
+        else if (text != Py_None)
+            done = 0;
+        else {
+            PyObject *none = PyTuple_New(0);
+            done = none != NULL && PyDict_SetItem(into.tokens, name, none) == 0 ? 1 : -1;
+            Py_XDECREF(none);
+        }
+        Py_XDECREF(before);
+        Py_XDECREF(word);
+        Py_XDECREF(text);
+        Py_XDECREF(leaf);
+    }
+    PyObject *result = done == 1 ? PyTuple_Pack(2, into.tokens, into.swaps) : NULL;
+    Py_XDECREF(into.tokens);
+    Py_XDECREF(into.swaps);
+    if (done == 0)
+        Py_RETURN_NONE;
+    return result;
+}
+
 /* ---------------------------------------------------------------- values in a text */
 
 /* Characters from which on a value counts inside longer text, digits from which on they count, bytes
@@ -826,8 +893,9 @@ static Py_ssize_t base64(const byte *raw, Py_ssize_t size, char *coded) /* whole
 
 static int in_base64(byte c)
 {
-    static const uint64_t letters[4] = {UINT64_C(0x03FFA80000000000), UINT64_C(0x07FFFFFE87FFFFFE), 0, 0};
-    return letters[c >> 6] >> (c & 63) & 1;
+    static const byte letters[256] = {
+        ['0' ... '9'] = 1, ['A' ... 'Z'] = 1, ['a' ... 'z'] = 1, ['+'] = 1, ['/'] = 1, ['-'] = 1, ['_'] = 1};
+    return letters[c];
 }
 
 static unsigned number_of(byte c) /* what a character of base64 stands for, in either alphabet */
@@ -961,6 +1029,7 @@ static PyMethodDef functions[] = {
     {"write62", write62, METH_O, "16 bytes as a word of 22 letters and digits."},
     {"write32", write32, METH_O, "16 bytes as a word of 26 small letters and digits."},
     {"tokens", (PyCFunction)(void (*)(void))tokens, METH_FASTCALL, "Tokens of new texts in their places; None: in doubt."},
+    {"unchanged", (PyCFunction)(void (*)(void))unchanged, METH_FASTCALL, "Tokens of stored texts in their places; None: others."},
     {"absent", (PyCFunction)(void (*)(void))absent, METH_FASTCALL, "Whether no value stands in a text in any form."},
     {NULL, NULL, 0, NULL},
 };
@@ -968,6 +1037,10 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_spans", NULL, 0
 
 PyMODINIT_FUNC PyInit__spans(void)
 {
+    static const char *const names[ATTRIBUTES] = {"json", "token_json", "text", "token"};
+    for (int at = 0; at < ATTRIBUTES; at++)
+        if (attributes[at] == NULL && (attributes[at] = PyUnicode_InternFromString(names[at])) == NULL)
+            return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL && PyModule_AddStringConstant(module, "SOURCE_DIGEST", SOURCE_DIGEST) < 0)
         Py_CLEAR(module);

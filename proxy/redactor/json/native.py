@@ -72,6 +72,10 @@ class NativeCode(NamedTuple):
     #: tokens by their form and for certain: the stored values by field, the swaps, which are among
     #: the pieces as well, and the next number; ``None``: in doubt
     tokens: Callable[..., tuple[dict[str, tuple[Any, ...]], Swaps, int] | None]
+    #: of the words of leaves, the leaves, texts, raws and pieces of a body, the stored values by
+    #: field, and what tells tokens: the stored values that stand there, and the swaps, as above;
+    #: ``None``: others stand there, or it is in doubt
+    unchanged: Callable[..., tuple[dict[str, tuple[Any, ...]], Swaps] | None]
     #: whether none of these values, each with its field, stands in a text (or from a place of it to
     #: another) or in what its base64 stands for; false in any doubt
     absent: Callable[..., bool]

@@ -1,5 +1,6 @@
 import base64
 import json
+import random
 from collections.abc import Callable
 from urllib.parse import quote
 
@@ -224,3 +225,22 @@ def test_a_value_in_the_name_of_a_file_is_told_as_such():
     assert leak({"Ann Lindqvist": "name"}, name) == ("name", "the name of a file")
     text = part % (b"note", b"", b"Ann Lindqvist") + part % (b"scan", b'; filename="a.pdf"', b".")
     assert leak({"Ann Lindqvist": "name"}, text) == ("name", "the body")
+
+
+def test_a_head_that_comes_again_in_part_is_searched_as_one_that_is_new():
+    targets = (
+        b"/contacts/17",
+        b"/contacts/18?q=Ann+Lee",
+        b"/contacts/A%6Een",
+        b"/contacts/17?x=\\u0041",
+    )
+    fields: tuple[RawHeaders, ...] = (
+        *((), ((b"x-a", b"Annelie"),), ((b"host", b"Annelie"),)),
+        *(((b"x-a", b"Bo%20Lee"), (b"cookie", b"a=1")), ((b"x-a", b""),)),
+    )
+    chance, again = random.Random(1), Guard(make_plan(OPERATION), lambda *_: None)
+    for _ in range(500):
+        sent = Request("PUT", chance.choice(targets), chance.choice(fields), b"{}")
+        anew = Guard(make_plan(OPERATION), lambda *_: None)
+        assert again._heap(sent, b"{}") == anew._heap(sent, b"{}")
+    assert b"\nAnnelie\n" in again._heap(Request("PUT", targets[0], fields[1], b"{}"), b"{}")

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from proxy.crypto.keyset import Keyset
+from proxy.redactor.exchange import fast_path_plan as fast_path_plan_module
 from proxy.redactor.exchange.fast_path_plan import FastPathPlan, _LeafPlan, fast_path_plan
 from proxy.redactor.exchange.runtime import Runtime, VaultRules, bind_rules
 from proxy.redactor.guard import CutBody
@@ -296,20 +297,102 @@ def test_new_texts_get_their_tokens_as_by_python(code):
         own = code.tokens(
             words, chosen, texts, raws, mine, blocks, TokenizedValue, one, _FORM, is_token
         )
-        plan = SimpleNamespace(_leaves=plans, _is_token=is_token)
-        plan._minted, plan.collection = partial(_of, two), SimpleNamespace(token_form=_FORM)
         cut = CutBody(chosen, texts, {}, (), raws, cast("Any", pieces))
-        python = FastPathPlan._tokens(cast("Any", plan), cut, 1, blocks, ([], []))
+        python = created(cut, plans, blocks, two)
         counts[2 if own is None and python is not None else own is None] += 1
-        if own is not None:
+        if own is not None and own[1]:
             assert (own, mine, one.asked) == (python, pieces, two.asked)
         elif python is not None:  # the general code does it then
             assert not str(other).isascii() or '"' in str(other)
     assert min(counts) > 30, counts
 
 
+def created(cut: CutBody, plans: list[Any], blocks: bytes, minted: Minted) -> Any:
+    """What a create stores by Python's way, and what it swaps, with the next number."""
+    context = SimpleNamespace(sequence=SimpleNamespace(at=lambda _now: 1))
+    collection = SimpleNamespace(token_form=_FORM, context=context, clock=lambda: 1)
+    plan: Any = SimpleNamespace(_leaves=plans, _is_token=is_token, _signs=(), _declared=5)
+    plan.collection, plan.joined, plan.field_absent = collection, SimpleNamespace(guard=None), ""
+    plan._minted, plan._blocks = partial(_of, minted), lambda _rid, _numbers: blocks
+    stored: list[Any] = []
+
+    def insert(_collection: Any, content: Any, tokens: Any, *_: Any) -> tuple[None, None]:
+        stored.extend((tokens, content.following))
+        return None, None
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fast_path_plan_module, "_tokens", None)
+        patched.setattr(fast_path_plan_module, "insert_at_once", insert)
+        exchange = FastPathPlan._create(plan, cast("Any", None), Request("", b"", (), b""), cut)
+    if exchange is None:
+        return None
+    assert exchange.sent == b"".join(cut.pieces)
+    return stored[0], exchange.swaps, stored[1]
+
+
 def _of(minted: Minted, _rid: int, _entries: object, *of: Any) -> str | None:
     return minted(*of)
+
+
+def test_stored_texts_get_their_tokens_as_by_python(code, monkeypatch):
+    chance, taken, (plans, words) = random.Random(12), [0, 0, 0], spelled_leaves(code)
+    collection = SimpleNamespace(token_form=_FORM, single=frozenset(), expires=None)
+    plan: Any = SimpleNamespace(_leaves=plans, _words=words, _is_token=is_token, _blocks=None)
+    plan.collection, plan.joined = collection, SimpleNamespace(guard=None)
+    plan._erases, plan._minted, plan._declared = False, lambda *_: None, 5  # whatever is new
+    names = [one.field for one in plans]
+
+    def unchanged(*of: Any) -> Any:
+        answer = code.unchanged(*of)
+        taken[2] += answer is not None
+        return answer
+
+    def updated(cut: CutBody, stored: dict[str, Any], native: Any) -> Any:
+        monkeypatch.setattr(fast_path_plan_module, "_unchanged", native)
+        exchange, row = SimpleNamespace(swaps={}, key="7"), SimpleNamespace(rid=1, salt=b"")
+        cut.pieces[1::2] = [b""] * len(cut.raws)
+        live: Any = SimpleNamespace(values=stored, following=3)
+        if not FastPathPlan._next(plan, cast("Any", exchange), cut, cast("Any", row), live):
+            return None
+        return exchange.sent, exchange.swaps, exchange.write.tokens
+
+    for _ in range(rounds(3000)):
+        chosen = tuple(chance.sample(range(5), chance.randrange(1, 6)))
+        some = ("Ann", "é€😀", "T7", "T8", None) if chance.random() < 0.4 else ("Ann", "Bo Lee")
+        texts = [chance.choice(some) for _ in chosen]
+        tokens = ("tok", "Ann", 'q"', "å") if chance.random() < 0.3 else ("tok", "+46")
+        stored: dict[str, Any] = {}
+        for leaf, text in zip(chosen, texts, strict=True):
+            odd = chance.random() < 0.05
+            kept = "other" if text is None or chance.random() < 0.05 else text
+            value = TokenizedValue(1, kept, odd, chance.choice(tokens), odd)
+            if text is not None or chance.random() < 0.2:
+                stored[names[leaf]] = (value,) * chance.choice((1, 1, 1, 1, 1, 1, 1, 1, 2, 0))
+        raws = [f'"{text}"'.encode() for text in texts if text is not None]
+        pieces: Any = [b"<", *[b"", b","] * len(raws)]
+        cut = CutBody(chosen, texts, {}, (), raws, pieces)
+        python = updated(cut, stored, None)
+        assert updated(cut, stored, unchanged) == python, (texts, stored)
+        taken[python is None] += 1
+    assert min(taken) > 200, taken
+
+
+def test_stored_values_of_another_kind_are_errors_or_left_to_python(code):
+    _, words = spelled_leaves(code)
+    one = TokenizedValue(1, "A", False, "+46", False)
+    right = [words, (0,), ["A"], [b'"A"'], [b"", b"", b""], {"first": (one,)}, _FORM, is_token]
+    assert code.unchanged(*right) == ({"first": (one,)}, {"first": (b'"+46"', b'"A"')})
+    for stored in ({}, {"first": [one]}, {"first": ()}, {"first": (one, one)}):
+        assert code.unchanged(*right[:5], stored, *right[6:]) is None
+    wrong: list[tuple[int, Any]] = [
+        *((0, []), (0, [()]), (1, (9,)), (1, (0, 0)), (1, 7), (2, []), (2, [7]), (3, []), (3, ())),
+        *((4, []), (4, ()), (5, []), (5, {"first": (7,)}), (6, 7)),
+    ]
+    for index, argument in wrong:
+        with pytest.raises((TypeError, IndexError, AttributeError, SystemError)):
+            code.unchanged(*right[:index], argument, *right[index + 1 :])
+    with pytest.raises(TypeError):
+        code.unchanged(*right[:-1])
 
 
 def test_tokens_that_have_no_place_are_errors(code):
