@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -484,18 +485,35 @@ def test_a_value_is_found_anywhere_in_a_long_text_and_only_where_it_is(code):
     assert min(told) > 100, told
 
 
-def test_what_was_compiled_from_another_source_is_not_used(find, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return native.compile_into(tmp_path_factory.mktemp("native"))
+
+
+@pytest.fixture
+def extension(find, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of what the compiler made, with its digest, in the folder of the test.
+
+    ``find`` has skipped the test where there is no compiler.
+    """
+    made: Path = request.getfixturevalue("original")
+    shutil.copytree(made.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / made.name
+
+
+def test_nothing_is_loaded_from_an_empty_folder(tmp_path):
     assert native.load_from(tmp_path) is None
-    native.compile_into(tmp_path)
+
+
+def test_what_was_compiled_from_another_source_is_not_used(extension, tmp_path, monkeypatch):
     monkeypatch.setattr(native, "_digest", lambda: "another")
     with pytest.raises(ImportError, match="another source"):
         native.load_from(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["garbage", "empty", "folder", "foreign", "cut", "alone"])
-def test_a_damaged_file_is_not_loaded(find, tmp_path, damage):
+def test_a_damaged_file_is_not_loaded(extension, tmp_path, damage):
     """In a process of its own: loading a file that was cut short would end it."""
-    extension = native.compile_into(tmp_path)
     whole = extension.read_bytes()
     contents = {"garbage": b"garbage", "empty": b"", "cut": whole[: len(whole) // 2]}
     if damage == "alone":

@@ -174,11 +174,13 @@ ODD = (
 def test_a_file_that_another_program_wrote_gives_a_proposal_that_loads(odd, part):
     usual = {"part": "request", "owner": [], "member": ["email"], "kind": "email", "count": 1}
     path = {"method": "POST", "path": "/contacts", "count": 1, "kinds": ["email"]}
-    members = ({"part": part, "member": [odd]}, {"part": part, "owner": [odd]}, {"kind": odd})
+    members = [{"part": part, "member": [odd]}, {"part": part, "owner": [odd]}]
+    strange: list[dict[str, object]] = []
+    if part == "request":  # what has no part is tried once
+        members.append({"kind": odd})
+        strange = [{"kinds": [odd]}, {"path": f"/{odd}"}, {"endpoint": odd}, {"method": odd}]
     several = [{**path, "members": [usual, usual | one]} for one in members]
-    more = [path | one for one in ({"kinds": [odd]}, {"path": f"/{odd}"}, {"endpoint": odd})]
-    strange = [*more, path | {"method": odd}]
-    for one in [*several, *({**other, "members": [usual]} for other in strange)]:
+    for one in [*several, *({**path, **other, "members": [usual]} for other in strange)]:
         both = [one, {**path, "path": "/people", "members": [usual]}]
         text = propose_from([json.dumps({"unknown": both, "ruled": []}).encode()], (), "crm").text
         load_text(text)
