@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.errors import Code, VaultError
 from proxy.model.record import Fields, RehashTokens
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.query import ValidatedQuery
@@ -167,8 +168,23 @@ class Columns:
         }
 
     def column(self, name: str) -> str:
-        """The column that holds a field that has one (``KeyError``), as questions name it."""
+        """The column that holds a field that has one (``KeyError``), as questions name it.
+
+        Raises as ``refuse_unready``.
+        """
+        self.refuse_unready(name)
         return self._columns[name]
+
+    def refuse_unready(self, name: str) -> None:
+        """Raise ``VaultError(OVERLOADED)`` while records of before get what a field is found by: an
+        answer would lack some.
+        """
+        if name in self.collection.state.filling:
+            raise VaultError(
+                Code.OVERLOADED,
+                "The vault is still making records ready for this search; send the request again "
+                "later.",
+            )
 
     def stored(self, row: Row, name: str) -> ColumnValue:
         """Return a row's value in the column of a field that has one (``KeyError``)."""
@@ -182,8 +198,9 @@ class Columns:
     def part_entries(self, name: str, text: str) -> list[list[bytes]]:
         """Lists of index entries: a text with this one inside has all entries of one list.
 
-        Other texts may have them, too.
+        Other texts may have them, too. Raises as ``refuse_unready``.
         """
+        self.refuse_unready(name)
         return [
             entries
             for parts in ((self._parts, self._other_parts) if self.two_roots else (self._parts,))

@@ -52,6 +52,8 @@ def question_of(
         ((name, value),) = tests.items()
     if (tests and name is None) or type(value) is not str or "\0" in value:
         return None
+    if name in records.collection.state.filling:
+        return None  # it is refused
     shape = name, type(tests), tuple(content), repr(options)
     if len(shape[3]) > _LONGEST:
         return None

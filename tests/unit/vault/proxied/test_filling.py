@@ -1,7 +1,12 @@
 """Fields that rules make searchable when there are records already."""
 
+import pytest
+
 from proxy.errors import VaultError
+from proxy.model.query import Equals, Like, Query, Test
 from proxy.vault.proxied import Filling
+from proxy.vault.records.find import find_page
+from proxy.vault.records.repository import Records
 from tests.support.exchanges import USUAL, Desk, desk
 
 SEND = 'send: {param: ids, none: "-1"}'
@@ -31,8 +36,15 @@ async def test_records_from_before_are_found_once_they_are_filled():
     filling = Filling(faults.append)
     await filling.begin(one.people)
     assert is_filling(one)
+    tests: list[Test] = [Equals("email", ("z250@x.example",)), Like(("name",), "bina 250")]
+    for test in tests:  # of the vault's interface, too
+        with pytest.raises(VaultError, match="still making records ready"):
+            await find_page(Records(one.people), Query((test,)))
     await filling.done()
     assert not is_filling(one)
+    for test in tests:
+        page = await find_page(Records(one.people), Query((test,)))
+        assert [record.key for record in page.records] == ["250"]
     assert await ids(one, "n=bina%20117") == "117"
     assert await ids(one, "e=Z250@x.example") == "250"
     assert (await one.shown({"id": 3, "name": "x"}, "GET /p/3"))["id"] == 3
