@@ -20,7 +20,9 @@ _TOGETHER: Final = 2**20
 #: enough.
 LOOK: Final = 2.0
 _SILENT: Final = 10
-_encode: Final = msgspec.msgpack.Encoder().encode
+_encode_into: Final = msgspec.msgpack.Encoder().encode_into
+#: The head of a list in MessagePack, of any length: the length of it follows in four bytes.
+_LIST, _LIST_HEAD = b"\xdd", 5
 
 
 class FrameConnection(asyncio.Protocol):
@@ -46,8 +48,8 @@ class FrameConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.closing = False  #: whether this side ends it
         self._came = bytearray()
-        self._batch: list[msgspec.Raw] = []
-        self._batched = 0  #: bytes of it
+        self._batch = bytearray()  #: messages that are about to be sent
+        self._batched = 0  #: how many these are
         self._due = False  #: whether it is about to be sent
         self._heard = True  #: whether anything came since the last look
         self._unsent = 0  #: bytes that were not sent yet at the last look
@@ -70,25 +72,32 @@ class FrameConnection(asyncio.Protocol):
 
         ``False``: it has more than ``most`` bytes, and is not said.
         """
-        content = _encode(message)
-        if most is not None and len(content) > most:
+        batch, before = self._batch, len(self._batch)
+        _encode_into(message, batch, -1)
+        if most is not None and len(batch) - before > most:
+            del batch[before:]
             return False
-        if self._batch and self._batched + len(content) > _TOGETHER:
+        if before and len(batch) > _TOGETHER:
+            alone = batch[before:]
+            del batch[before:]
             self._flush()
+            self._batch = alone
         if not self._due:
             self._due = True
             self._loop.call_soon(self._flush)
-        self._batch.append(msgspec.Raw(content))
-        self._batched += len(content)
+        self._batched += 1
         return True
 
     def _flush(self) -> None:
         self._due = False
-        batch, self._batch, self._batched = self._batch, [], 0
-        if batch and self._transport is not None and not self._transport.is_closing():
-            content = _encode(batch)
+        batch, count, transport = self._batch, self._batched, self._transport
+        if not count:
+            return
+        self._batch, self._batched = bytearray(), 0
+        if transport is not None and not transport.is_closing():
+            length = (len(batch) + _LIST_HEAD).to_bytes(4)
             try:
-                self._transport.write(len(content).to_bytes(4) + content)
+                transport.write(b"%b%b%b%b" % (length, _LIST, count.to_bytes(4), batch))
             except RuntimeError:  # uvloop has closed what is not said to be closing: nobody hears
                 _log.debug("a connection to the vault had ended before a message was written")
 
@@ -96,7 +105,17 @@ class FrameConnection(asyncio.Protocol):
         if not self.open:
             return
         came, self._heard = self._came, True
-        came += data
+        if not came and len(data) == int.from_bytes(data[:4]) + 4 <= self.longest:
+            self._take(data[4:])  # one frame, as nearly always
+        else:
+            came += data
+            self._cut(came)
+        if not self._due:  # behind the audit log's turn: its lines and their answers leave at once
+            self._due = True
+            self._loop.call_soon(self._flush)
+
+    def _cut(self, came: bytearray) -> None:
+        """Take the frames that are whole, in their order."""
         at, whole = 0, len(came)
         while whole - at >= 4:
             size = int.from_bytes(came[at : at + 4])
@@ -107,16 +126,19 @@ class FrameConnection(asyncio.Protocol):
             end = at + 4 + size
             if end > whole:
                 break
-            try:
-                self._receive(bytes(came[at + 4 : end]))
-            except msgspec.MsgspecError:  # another program, or another version of this one
-                self.close()
+            if not self._take(bytes(came[at + 4 : end])):
                 return
             at = end
         del came[:at]
-        if not self._due:  # behind the audit log's turn: its lines and their answers leave at once
-            self._due = True
-            self._loop.call_soon(self._flush)
+
+    def _take(self, frame: bytes) -> bool:
+        """Hand a frame on; ``False``: it makes no sense, and the connection ends."""
+        try:
+            self._receive(frame)
+        except msgspec.MsgspecError:  # another program, or another version of this one
+            self.close()
+            return False
+        return True
 
     def spoke(self) -> bool:
         """Whether anything came since this was called last."""

@@ -259,7 +259,8 @@ def stage_write(way: GeneralWay, job: StageWrite, bound: BoundPlan | None) -> St
     operation, rules, plan = bound
     match, cut = Match(operation, job.params, rules), CutBody(job.leaves, job.texts)
     exchange = plan.begin(match, _UNSEEN, job.marks, cut)
-    if exchange is not None and exchange.began < plan.joined.unnamed.due:
+    unnamed = plan.joined.unnamed
+    if exchange is not None and (exchange.began < unnamed.due or not unnamed.wants(exchange.began)):
         exchange.ident = job.ident
         begun = StageJob(way, job.n, exchange)
         if exchange.stage(begun) if exchange.settles else begun.start():

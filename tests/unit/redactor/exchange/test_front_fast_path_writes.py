@@ -28,7 +28,7 @@ from proxy.redactor.exchange.owner_protocol import (
     decode_questions,
 )
 from proxy.redactor.message import Request, Response
-from proxy.redactor.rules import Match
+from proxy.redactor.rules import Match, Verb
 from proxy.storage.base import Hooks
 from proxy.storage.sqlite.store import open_sqlite
 from tests.support.audit import Kept as Lines
@@ -44,6 +44,7 @@ from tests.unit.redactor.exchange.test_fast_path_plan import CREATE, READ, UPDAT
 BO = {**ANN, "name": "Bo Ek"}
 #: Calls of functions of the package that the owner makes for one ordinary create.
 CALLS = 82
+_CREATE = Verb.CREATE
 
 
 class Caller:
@@ -306,6 +307,33 @@ async def test_what_is_not_ordinary_is_told_so_and_begins_again(
         joined.unnamed.due = 0  # the owner looks at a whole body
     with pytest.raises(VaultError):
         await sent(front, BO)
+
+
+async def test_no_more_writes_take_the_longer_way_than_bodies_are_looked_at(
+    place: Place, front: Fronted
+) -> None:
+    """Callers that come while the first such body is on its way would all follow it."""
+    await done(front, ANN)
+    joined = next(
+        one for one in place.runtime.joined.values() if one.plan.operation.verb is _CREATE
+    )
+    unnamed, now = joined.unnamed, joined.collection.clock()
+    unnamed.due, unnamed._left = 0, 1
+    ways = [await _is_ordinary(front) for _ in range(8)]
+    assert ways == [False, *[True] * 7]
+    unnamed._again = now  # a second later: that one was refused, or its caller has left
+    assert [await _is_ordinary(front) for _ in range(3)] == [False, True, True]
+    unnamed.take(Request("POST", b"/p", JSON, b"{}"), now)
+    assert unnamed.due > now
+    assert [await _is_ordinary(front) for _ in range(3)] == [True] * 3
+
+
+async def _is_ordinary(front: Fronted) -> bool:
+    try:
+        await sent(front, BO)
+    except VaultError:
+        return False
+    return True
 
 
 async def test_where_the_owner_keeps_none_it_is_not_asked_for_a_while(front: Fronted) -> None:
