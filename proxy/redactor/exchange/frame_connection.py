@@ -97,7 +97,7 @@ class FrameConnection(asyncio.Protocol):
         if transport is not None and not transport.is_closing():
             length = (len(batch) + _LIST_HEAD).to_bytes(4)
             try:
-                transport.write(b"%b%b%b%b" % (length, _LIST, count.to_bytes(4), batch))
+                transport.write(b"".join((length, _LIST, count.to_bytes(4), batch)))
             except RuntimeError:  # uvloop has closed what is not said to be closing: nobody hears
                 _log.debug("a connection to the vault had ended before a message was written")
 
