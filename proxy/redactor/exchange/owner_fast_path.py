@@ -22,6 +22,7 @@ from proxy.redactor.exchange.owner_protocol import (
 )
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import Runtime, VaultRules
+from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
 from proxy.redactor.guard import CutBody
 from proxy.redactor.message import Request
 from proxy.redactor.rules import Match, Operation
@@ -29,6 +30,8 @@ from proxy.telemetry import logs
 
 _log = logs.logger("web")
 
+#: Milliseconds after which a body that a front was to bring, and did not, is wanted again.
+_PATIENCE: Final = 1_000
 # What an exchange waits for.
 _STAGING: Final = 0  #: its values to be durable
 SENT: Final = 1  #: the answer
@@ -251,6 +254,16 @@ def reveal(way: GeneralWay, job: Reveal, bound: BoundPlan | None) -> RevealJob |
     return begun
 
 
+def _wants_body(unnamed: UnnamedParameters, now: int) -> bool:
+    """Whether a front is to bring the body of a request that began then, in milliseconds: no more
+    at a time than are looked at, for each takes the longer way.
+    """
+    if now >= unnamed.again:
+        unnamed.wanted, unnamed.again = 0, now + _PATIENCE
+    unnamed.wanted += 1
+    return unnamed.wanted <= max(unnamed.left, 1)
+
+
 def stage_write(way: GeneralWay, job: StageWrite, bound: BoundPlan | None) -> StageJob | None:
     """Have an ordinary write made durable; ``None``: it is not ordinary, which was said."""
     if bound is None or not bound.plan.writes:
@@ -260,7 +273,9 @@ def stage_write(way: GeneralWay, job: StageWrite, bound: BoundPlan | None) -> St
     match, cut = Match(operation, job.params, rules), CutBody(job.leaves, job.texts)
     exchange = plan.begin(match, _UNSEEN, job.marks, cut)
     unnamed = plan.joined.unnamed
-    if exchange is not None and (exchange.began < unnamed.due or not unnamed.wants(exchange.began)):
+    if exchange is not None and (
+        exchange.began < unnamed.due or not _wants_body(unnamed, exchange.began)
+    ):
         exchange.ident = job.ident
         begun = StageJob(way, job.n, exchange)
         if exchange.stage(begun) if exchange.settles else begun.start():

@@ -77,8 +77,6 @@ _LOOKS: Final = 20
 #: their most bytes.
 _BODIES: Final = 20
 _EVERY: Final = 10_000
-#: Milliseconds after which one that a front was to bring, and that did not come, is wanted again.
-_PATIENCE: Final = 1_000
 _BODY: Final = 64 * 1024
 #: Paths of members that are told of one operation, and steps of each.
 _PATHS: Final = 50
@@ -118,8 +116,8 @@ class UnnamedParameters:
 
     __slots__ = (
         *("_passed", "_protected", "_searches"),
-        *("_creates", "_fieldless", "_left", "_met", "_metrics", "_named", "_operation"),
-        *("_again", "_patched", "_paths", "_places", "_wanted", "_words", "due", "in_body"),
+        *("_creates", "_fieldless", "_met", "_metrics", "_named", "_operation"),
+        *("_patched", "_paths", "_places", "_words", "again", "due", "in_body", "left", "wanted"),
     )
 
     def __init__(self, metrics: Metrics, operation: Operation, *others: Operation) -> None:
@@ -132,8 +130,8 @@ class UnnamedParameters:
         self.in_body = False
         #: when the next body is looked at, in milliseconds since the epoch
         self.due: float = inf if operation.graph or operation.envelope else 0
-        self._left = _BODIES
-        self._wanted, self._again = 0, 0  #: bodies that fronts were to bring, and until when
+        self.left = _BODIES
+        self.wanted, self.again = 0, 0  #: bodies that fronts were to bring, and until when
         self._places: tuple[Selector, ...] = ()  #: that rules name in a body of JSON
         self._paths: set[str] = set()  #: of members that were told
         self._patched: PatchedMembers | None = None  #: where bodies hold changes
@@ -199,24 +197,13 @@ class UnnamedParameters:
             elif plan is not None and plan.named & UPLOADS:
                 self._look_at_upload(request, plan)
 
-    def wants(self, now: int) -> bool:
-        """Whether a front is to bring the body of a request that began then, in milliseconds: no
-        more at a time than are looked at, for each takes the longer way.
-        """
-        if now < self.due:
-            return False
-        if now >= self._again:
-            self._wanted, self._again = 0, now + _PATIENCE
-        self._wanted += 1
-        return self._wanted <= max(self._left, 1)
-
     def take(self, request: Request, now: int) -> None:
         """Have the body of a request looked at soon, which was ``due``; ``now`` in milliseconds."""
         if len(request.body) > _BODY:
             return
-        self._left -= 1
-        self._wanted -= self._wanted > 0
-        if self._left <= 0:
+        self.left -= 1
+        self.wanted -= self.wanted > 0
+        if self.left <= 0:
             self.due = now + _EVERY
         asyncio.get_running_loop().call_soon(self.look_inside, request)
 

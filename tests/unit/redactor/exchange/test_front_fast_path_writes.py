@@ -318,10 +318,10 @@ async def test_no_more_writes_take_the_longer_way_than_bodies_are_looked_at(
         one for one in place.runtime.joined.values() if one.plan.operation.verb is _CREATE
     )
     unnamed, now = joined.unnamed, joined.collection.clock()
-    unnamed.due, unnamed._left = 0, 1
+    unnamed.due, unnamed.left = 0, 1
     ways = [await _is_ordinary(front) for _ in range(8)]
     assert ways == [False, *[True] * 7]
-    unnamed._again = now  # a second later: that one was refused, or its caller has left
+    unnamed.again = now  # a second later: that one was refused, or its caller has left
     assert [await _is_ordinary(front) for _ in range(3)] == [False, True, True]
     unnamed.take(Request("POST", b"/p", JSON, b"{}"), now)
     assert unnamed.due > now
