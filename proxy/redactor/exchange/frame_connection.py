@@ -73,7 +73,11 @@ class FrameConnection(asyncio.Protocol):
         ``False``: it has more than ``most`` bytes, and is not said.
         """
         batch, before = self._batch, len(self._batch)
-        _encode_into(message, batch, -1)
+        try:
+            _encode_into(message, batch, -1)
+        except BaseException:
+            del batch[before:]  # the messages before it are whole
+            raise
         if most is not None and len(batch) - before > most:
             del batch[before:]
             return False

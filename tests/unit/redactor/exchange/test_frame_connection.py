@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from proxy.redactor.exchange.frame_connection import FrameConnection
@@ -88,6 +89,18 @@ async def test_what_is_said_in_the_turn_after_a_question_leaves_in_that_turn():
     connection.data_received(b"\0\0\0\1\x90")
     await asyncio.sleep(0)
     assert [decode_questions(frame[4:]) for frame in wire.frames] == [[DrainAccepted()]]
+
+
+async def test_a_message_that_cannot_be_written_leaves_the_others_of_its_turn_whole():
+    async with pair() as (here, there):
+        here.connection.send(Hello(1, "0"))
+        with pytest.raises(UnicodeEncodeError):
+            here.connection.send(Hello(2, "0" * 100 + "\ud800"))
+        here.connection.send(Fail(7, True))
+        await there.came(1)
+        assert [decode_questions(frame) for frame in there.frames] == [
+            [Hello(1, "0"), Fail(7, True)]
+        ]
 
 
 async def test_frames_of_any_size_come_whole():
