@@ -102,6 +102,7 @@ class Entity:
     #: fields, and that family's fields with their values; ``fields``, ``schema`` go by these.
     kept_as: Mapping[str, str] | None = None
     keeps: bool = False  #: values of earlier versions of a record stay (``versions: keep``)
+    names_schema: bool = False  #: it says which schema it has, even where that is its own name
 
 
 class IdSource(enum.StrEnum):

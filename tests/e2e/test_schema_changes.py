@@ -4,6 +4,7 @@ delays it.
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
+from proxy.errors import VaultError
 from tests.e2e.conftest import World
 from tests.e2e.test_workers import STORES, ready, team
 from tests.support.application import Misbehaviour
@@ -290,3 +292,31 @@ async def test_values_of_a_field_that_the_rules_rename_are_restored_and_not_over
     await world.instance.logged("rules are active")
     assert await world.call("GET", "/people", 200) == {"items": [again, people[1]], "total": 2}
     assert not [one for one in MARKERS if world.application.holds(one)]
+
+
+async def test_an_entity_that_seems_to_have_another_name_has_to_say_which_schema_it_has(
+    world: World,
+) -> None:
+    """Under the new name nothing of it would be found, and tokens of dates look like dates."""
+    made = await world.call("POST", "/people", 201, json=ANN)
+    file = world.instance.rules / "rules.yaml"
+    before = file.read_text()
+    renamed = re.sub(r"\bperson\b", "human", before)
+    file.write_text(renamed)
+    await world.instance.logged("a fault in the rules")
+    assert "1 records of 'person'" in world.instance.events("a fault in the rules")[0]["text"]
+    assert await world.call("GET", "/people/1", 200) == made
+    await world.instance.kill()
+    with pytest.raises(VaultError, match="schema: person"):
+        await world.instance.start()
+    for schema, shown in (
+        ("person", made["born"]),
+        ("human", world.application.records[1]["born"]),
+    ):
+        file.write_text(renamed.replace("  human:\n", f"  human:\n    schema: {schema}\n"))
+        await world.instance.start()
+        assert (await world.call("GET", "/people/1", 200))["born"] == shown
+        await world.instance.kill()
+    file.write_text(before)
+    await world.instance.start()
+    assert await world.call("GET", "/people/1", 200) == made

@@ -304,7 +304,13 @@ async def _collections(
 ) -> dict[str, Collection]:
     """Return the collection of each entity: a table of its own, or the record-based family's."""
     if catalog is not None:
-        catalog.refuse_taken(entity.schema.name for entity in rules.entities)
+        names = frozenset(entity.schema.name for entity in rules.entities)
+        catalog.refuse_taken(names)
+        if not earlier:
+            await catalog.refuse_renamed(
+                names,
+                [one.schema for one in rules.entities if not (one.names_schema or one.kept_as)],
+            )
         await _fitting(rules.entities, catalog)
     return {
         entity.schema.name: await vault.collection(recipe(entity), earlier=earlier)

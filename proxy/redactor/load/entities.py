@@ -200,11 +200,8 @@ def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
     record_names = kept_as(name, item, fields, faults)
     own = section.value("schema", name) if record_names is None else f"{RECORDS_SCHEMA}/{name}"
     schema = Schema(own, tuple(_schema_field(rule) for rule in fields.values()))
-    return EntityDraft(
-        Entity(name, schema, fields, section.value("expires"), False, record_names, keeps),
-        item.key,
-        places,
-    )
+    more = section.value("expires"), False, record_names, keeps, "schema" in section
+    return EntityDraft(Entity(name, schema, fields, *more), item.key, places)
 
 
 def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:

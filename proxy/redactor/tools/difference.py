@@ -113,8 +113,8 @@ def _renamed(old: RuleSet, new: RuleSet, names: Renames) -> Iterator[RuleChange]
             text = f"{CALLED} {entity.name}"
             if schemas[before] != entity.schema.name:
                 text += (
-                    f", and so is its schema: what the vault holds under {schemas[before]} is not "
-                    f"found any more; write schema: {schemas[before]}"
+                    f", and so is its schema: what the vault holds under {schemas[before]} would "
+                    f"not be found, and an instance refuses it; write schema: {schemas[before]}"
                 )
             yield RuleChange(RuleEffect.CHANGES, f"entity {before}", text)
     for (of, after), before in names.fields.items():

@@ -11,6 +11,7 @@ Work with ``records`` stands within ``using``: a change waits until earlier work
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import Final, NamedTuple
 
 import msgspec
@@ -145,6 +146,34 @@ class Catalog(ActiveSchemas):
                 tuple(Detail(name, "a schema of this name is there already") for name in taken),
             )
 
+    async def refuse_renamed(self, names: frozenset[str], unnamed: Iterable[Schema]) -> None:
+        """Raise ``VaultError(BAD_RULES)`` where an entity seems to be another one under a new name:
+        the vault would not find its records, and show their tokens as values.
+
+        ``names``: the schemas of rules to be bound; ``unnamed``: those whose entity does not say
+        which schema it has, as one with another name has to.
+        """
+        entries, faults = self._entries.schemas, list[Detail]()
+        left = [
+            (name, self._records[name].collection)
+            for name, entry in entries.items()
+            if entry.origin is Origin.RULES and name in self._records and name not in names
+        ]
+        fresh = [schema for schema in unnamed if schema.name not in entries]
+        for schema, (name, collection) in product(fresh, left):
+            fields = {field.name for field in schema.fields}
+            common = fields.intersection(field.name for field in entries[name].schema.fields)
+            if 2 * len(common) >= len(fields) > 0:
+                count, *_ = await collection.store.count(collection.table)
+                faults += [renamed(schema.name, name, count)] if count else []
+        if faults:
+            raise VaultError(
+                Code.BAD_RULES,
+                "An entity of the rules seems to be one that has got another name: say at it "
+                "which schema it has.",
+                tuple(faults),
+            )
+
     def _refuse_ending(self, names: Iterable[str]) -> None:
         for name in names:
             if (entry := self._entries.schemas.get(name)) is not None and entry.ending:
@@ -227,6 +256,16 @@ async def open_catalog(
         await catalog.close()
         raise
     return catalog
+
+
+def renamed(name: str, before: str, count: int) -> Detail:
+    """The fault of an entity that seems to have had another name before."""
+    return Detail(
+        name,
+        f"the vault has {count:,} records of {before!r}, which the rules have no more, with such "
+        f"fields. Write 'schema: {before}' at {name!r} if it is the same under another name, or "
+        f"'schema: {name}' if it is another",
+    )
 
 
 #: The names that files, and rules, declare now.

@@ -65,7 +65,7 @@ def test_the_one_loss_of_a_rewrite_is_the_one_that_is_told(before, after, subjec
 def test_another_schema_of_a_renamed_entity_is_told():
     found = changes(RULES, REWRITTEN.replace("    schema: person\n", ""))
     (told,) = [one for one in found if one.subject == "entity person"]
-    assert "is not found any more; write schema: person" in told.text
+    assert "would not be found, and an instance refuses it; write schema: person" in told.text
 
 
 def test_a_rule_for_the_rest_of_a_path_that_becomes_one_for_a_segment_loses_the_deeper_paths():
