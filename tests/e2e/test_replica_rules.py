@@ -66,12 +66,12 @@ async def made(crowd: Several, at: Installation, **sent: Any) -> Any:
 
 
 async def found(crowd: Several, at: Installation, bearer: str, **sought: str) -> Any:
-    """The people that an instance finds."""
+    """The people that an instance finds; none while they are made ready for it."""
     status, seen = await api(
         crowd, at, bearer, "POST", "/api/models/person/find", json={"filter": sought}
     )
-    assert status == 200, seen
-    return seen["data"]
+    assert status == 200 or (status, seen["code"]) == (503, "overloaded"), seen
+    return seen.get("data", [])
 
 
 @pytest.mark.slow
