@@ -110,5 +110,6 @@ def _same_fields(
     lines = begun.partition(b"\r\n")[2][:-2]
     reads = head.method in rewriting.READS
     if_none_match = field(head.headers, b"if-none-match") if reads else None
-    marks = entity_tags.tag_marks(field(head.headers, b"if-match") or b"")
+    conditions = [field(head.headers, name) for name in (b"if-match", b"if-unmodified-since")]
+    marks = entity_tags.expected_marks(*conditions)
     return _SameFields(rules.edition, match, plans, fields, lines, if_none_match, marks)

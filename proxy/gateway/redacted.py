@@ -153,7 +153,7 @@ class RedactedHandler:
         if job.swapped:
             received = msgspec.structs.replace(request, headers=tuple(incoming.raw))
             request = msgspec.structs.replace(request, received=received)
-        marks = _expected(incoming) if entity_tags.MARK in incoming.head.block else ()
+        marks = _expected(incoming) if entity_tags.CONDITIONED(incoming.head.block) else ()
         redacted = await exchange.redact_request(request, marks)
         timing.redacted = perf_counter()
         messages = None
@@ -363,8 +363,9 @@ class RedactedHandler:
 
 
 def _expected(incoming: RequestContext) -> tuple[bytes, ...]:
-    """Return the entity tags of which the changed record must have one."""
-    return entity_tags.tag_marks(content_coding.field(incoming.raw, b"if-match") or b"")
+    """Return what the changed record must be (``Exchange.redact_request``)."""
+    raw, field = incoming.raw, content_coding.field
+    return entity_tags.expected_marks(field(raw, b"if-match"), field(raw, b"if-unmodified-since"))
 
 
 def _unmodified(

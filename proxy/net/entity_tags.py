@@ -22,6 +22,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from proxy.redactor.message import http_seconds
+
 #: A keyed hash of 16 bytes.
 KeyedTags = Callable[[bytes], bytes]
 
@@ -30,6 +32,8 @@ _TAG: Final = re.compile(rb'(W/)?"(%b)"' % _OPAQUE)
 _UNQUOTED: Final = re.compile(rb"[\x21\x23-\x2b\x2d-\x7e\x80-\xff]+")
 #: Form of our tags, which hardly any other has.
 MARK: Final = b"-domicile."
+#: Finds, in a head, what ``expected_marks`` may read.
+CONDITIONED: Final = re.compile(re.escape(MARK) + b"|(?i:if-unmodified-since)").search
 #: A tag of ours, also with what servers add that compress an answer on its way (``-gzip``,
 #: ``;br``).
 _MARKED: Final = re.compile(
@@ -72,11 +76,24 @@ def tag_of(value: bytes, hashed: bytes | None) -> bytes | None:
     return b'%b"%b%b%b%b"' % (weak or b"", opaque, MARK, kind, hashed)
 
 
+def expected_marks(if_match: bytes | None, unmodified_since: bytes | None) -> tuple[bytes, ...]:
+    """What a changed record must be for the conditions of a request: one of these marks, or not
+    corrected after ``@`` and milliseconds since the epoch. Empty: anything.
+
+    A date that cannot be read is the oldest: the application may read it.
+    """
+    if if_match is not None or unmodified_since is None:  # RFC 9110 section 13.1.4
+        return tag_marks(if_match or b"")
+    seconds = http_seconds(unmodified_since) or 0
+    return (b"@%d" % max(0, seconds * 1000 - 1),)
+
+
 def tag_marks(value: bytes) -> tuple[bytes, ...]:
-    """The marks of the tags in a condition, empty without one; ``None`` if one is not of a body."""
+    """The marks of our tags in a condition, which may have others beside them; that of a tag
+    without any is empty.
+    """
     tags = [_MARKED.fullmatch(tag[0]) for tag in _TAG.finditer(value)]
-    listed = [tag[3] or b"" for tag in tags if tag is not None and (tag[3] or tag[4] is not None)]
-    return tuple(listed) if len(listed) == len(tags) else ()
+    return tuple([tag[3] or b"" for tag in tags if tag is not None])
 
 
 def own_tag(value: bytes) -> bytes:

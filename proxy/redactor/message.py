@@ -3,6 +3,7 @@
 import enum
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from email.utils import formatdate, parsedate_to_datetime
 from functools import lru_cache, partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -16,6 +17,8 @@ from proxy.redactor.words import DocumentKind
 
 #: Header fields in the order and spelling they came; repeated names stay repeated.
 RawHeaders = tuple[tuple[bytes, bytes], ...]
+
+_MODIFIED: Final = b"last-modified"
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -80,6 +83,27 @@ def header(headers: RawHeaders, name: bytes) -> bytes | None:
 
 
 _Meaning = TypeVar("_Meaning", bound=int)
+
+
+def modified_later(headers: RawHeaders, at: int, now: int) -> RawHeaders:
+    """The fields of an answer about a record that was changed at ``at`` without the application:
+    its ``Last-Modified`` is the first second behind that, once it has begun (both in milliseconds).
+    """
+    second, before = at // 1000 + 1, http_seconds(header(headers, _MODIFIED) or b"")
+    if before is None or before >= second or second * 1000 > now:
+        return headers
+    text = formatdate(second, usegmt=True).encode("ascii")
+    return tuple([(name, text if name.lower() == _MODIFIED else of) for name, of in headers])
+
+
+def http_seconds(text: bytes) -> int | None:
+    """A date as HTTP writes it (RFC 9110 section 5.6.7), in seconds since the epoch; ``None``: it
+    is none.
+    """
+    try:
+        return int(parsedate_to_datetime(text.decode("ascii")).timestamp())
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 class Spellings(dict[bytes, _Meaning]):

@@ -4,7 +4,9 @@ application behind the proxy goes on.
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
+from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -192,23 +194,132 @@ async def test_a_version_that_was_read_before_a_correction_is_not_updated(
 ) -> None:
     world, vault = office
     async with RawServer(Content("")) as server:
-        (world.instance.rules / "rules.yaml").write_text(rules(server.url))
-        await world.instance.stop()
-        await world.instance.start()
-        await vault.enter()
+        await behind(world, vault, rules(server.url))
         await world.call("POST", "/people", 200, json={"name": "Ann"})
         path = f"{world.instance.proxy}/people/1"
         async with world.caller.get(path) as answer:
             tag = answer.headers["ETag"]
+        headed = f'W/{tag.partition("-domicile.")[0]}-domicile.s"'  # as an answer to HEAD has it
         await correct(vault, 1, name="Anna")
         async with world.caller.get(path, headers={"If-None-Match": tag}) as answer:
             assert (answer.status, (await answer.json())["name"]) == (200, "Anna")
             fresh = answer.headers["ETag"]
-        for sent, status in ((tag, 412), (fresh, 200)):
+        for sent, status in ((tag, 412), (headed, 412), (f'"x", {tag}', 412), (fresh, 200)):
             headers = {"If-Match": sent}
             async with world.caller.patch(path, json={"name": "Eve"}, headers=headers) as answer:
                 assert answer.status == status
         assert (await world.call("GET", "/people/1", 200))["name"] == "Eve"
+
+
+async def behind(world: World, vault: Vault, text: str) -> None:
+    """Start again with these rules."""
+    (world.instance.rules / "rules.yaml").write_text(text)
+    await world.instance.stop()
+    await world.instance.start()
+    await vault.enter()
+
+
+class Dated(Content):
+    """Tells no tag, but when it was changed last, and lets nobody change what is newer."""
+
+    changed = 0
+
+    async def __call__(self, wire: Wire, server: RawServer) -> None:
+        while True:
+            request = await server.read(wire)
+            since, head = request.all("if-unmodified-since"), b"HTTP/1.1 200 OK"
+            if since and parsedate_to_datetime(since[0].decode()).timestamp() < self.changed:
+                head = b"HTTP/1.1 412 Precondition Failed"
+            elif not request.head.startswith(b"GET"):
+                change = {**json.loads(self.stored), **json.loads(request.body or b"{}"), "id": 1}
+                self.stored, self.changed = json.dumps(change).encode(), int(time.time())
+            date = formatdate(self.changed, usegmt=True).encode()
+            fields = b"Content-Type: application/json\r\nLast-Modified: %b\r\nContent-Length: %d"
+            await wire.send(
+                b"\r\n".join((head, fields % (date, len(self.stored)), b"", self.stored))
+            )
+
+
+@pytest.mark.parametrize("workers", [False, True])
+async def test_what_was_read_before_a_correction_is_not_updated_as_unmodified_since(
+    office: tuple[World, Vault], workers: bool
+) -> None:
+    """The application goes by dates, and does not know of the correction."""
+    world, vault = office
+    world.instance.arguments = ("serve", "--workers", "2") if workers else ("serve",)
+    async with RawServer(Dated("")) as server:
+        await behind(world, vault, rules(server.url))
+        await world.call("POST", "/people", 200, json={"name": "Ann", "email": "ann@x.example"})
+        path = f"{world.instance.proxy}/people/1"
+
+        async def read(name: str) -> str:
+            async with world.caller.get(path) as answer:
+                assert (await answer.json())["name"] == name
+                return answer.headers["Last-Modified"]
+
+        async def change(method: str, date: str, status: int) -> None:
+            headers = {"If-Unmodified-Since": date}
+            body = {"json": {"name": "Eve"}} if method != "DELETE" else {}
+            async with world.caller.request(method, path, headers=headers, **body) as answer:
+                assert answer.status == status
+
+        before = await read("Ann")
+        await change("PATCH", before, 200)
+        before = await read("Eve")
+        await asyncio.sleep(1.1)
+        await correct(vault, 1, name="Anna")
+        for method in ("PATCH", "PUT", "DELETE"):
+            await change(method, before, 412)
+            await change(method, "no date", 412)
+        await asyncio.sleep(1.1)
+        fresh = await read("Anna")
+        assert parsedate_to_datetime(fresh) > parsedate_to_datetime(before)
+        await change("PATCH", before, 412)
+        await change("PATCH", fresh, 200)
+        await change("PATCH", await read("Eve"), 200)
+
+
+ORDERS = """
+version: 1
+endpoint: {name: orders, upstream: "URL"}
+entities:
+  person: {fields: {name: {kind: name}}}
+  courier: {fields: {name: {kind: name}}}
+operations:
+  - match: POST /orders
+    objects:
+      - {create: person, request: {object: $.person}, response: {object: $.person, id: $.id}}
+      - {create: courier, request: {object: $.courier}, response: {object: $.courier, id: $.id}}
+  - match: "GET /orders/{order}"
+    objects:
+      - {read: person, response: {object: $.person, id: $.id}}
+      - {read: courier, response: {object: $.courier, id: $.id}}
+  - match: "PUT /orders/{order}"
+    objects:
+      - {update: person, id: $.person.id, request: {object: $.person}, response: {object: $.person}}
+      - {update: courier, id: $.courier.id, request: {object: $.courier}, response: {object: $.courier}}
+"""
+
+
+async def test_conditions_hold_for_each_object_of_a_message(office: tuple[World, Vault]) -> None:
+    world, vault = office
+    async with RawServer(Content("")) as server:
+        await behind(world, vault, ORDERS.replace("URL", server.url))
+        order = {"person": {"id": 1, "name": "Ann"}, "courier": {"id": 7, "name": "Bob"}}
+        await world.call("POST", "/orders", 200, json=order)
+        path = f"{world.instance.proxy}/orders/1"
+        tags = []
+        for name, given in (("person/1", "Anna"), ("courier/7", "Rob"), ("courier/7", "Robert")):
+            async with world.caller.get(path) as answer:
+                tags.append(answer.headers["ETag"])
+            status, _ = await vault.ask("PATCH", f"/api/models/{name}", {"name": given})
+            assert status == 200
+        async with world.caller.get(path) as answer:
+            assert (await answer.json())["courier"]["name"] == "Robert"
+            tags.append(answer.headers["ETag"])
+        for tag, status in zip(tags, (412, 412, 412, 200), strict=True):
+            async with world.caller.put(path, json=order, headers={"If-Match": tag}) as answer:
+                assert answer.status == status
 
 
 @pytest.mark.parametrize("outcome", ["taken", "refused", "died"])

@@ -123,10 +123,10 @@ class StreamExchange(RuleExchange):
         """
         write, long = writing
         long = long or len(items) > STRIDE
-        self._revealed = None
+        self.revealed = None
         values = await self._values(ParsedBody(Media.JSON, items), long)
         restored, counts = await run_in_thread(long, write, values)
-        reveals = Reveals(frozenset(counts), items, values, self._revealed)
+        reveals = Reveals(frozenset(counts), items, values, self.revealed)
         if not await self._audit(Outcome.TAKEN, self._status, reveals):
             return unrestored
         count(self._joined.restored, counts)

@@ -194,7 +194,7 @@ class AnswerPlan(AnswerReader):
                 return None, None
             read.append((name, raw[1:-1].decode()))
         opened = open_as_shown(collection, AnswerObject(key, tuple(read)), row)
-        if opened is None:
+        if opened is None or opened[0].live.at:  # one that was corrected has another Last-Modified
             return None, None
         texts = [encode_text(one.text) for one in opened[1] if one is not None and not one.json]
         return (opened[0], texts) if len(texts) == len(read) else (None, None)

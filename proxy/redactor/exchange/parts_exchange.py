@@ -29,6 +29,7 @@ from proxy.telemetry.metrics import Metrics
 _One = TypeVar("_One")
 _Part = TypeVar("_Part", bound="RuleExchange | SeveralExchanges[Any]")
 _CHANGES: Final = (Verb.UPDATE, Verb.DELETE)
+_LATEST: Final = 2**48  #: milliseconds since the epoch, of whatever is a time
 
 
 def every_plan(operations: Iterable[Operation]) -> Iterator[OperationPlan]:
@@ -116,19 +117,27 @@ class PartsExchange(SeveralExchanges[RuleExchange]):
         for one in self._exchanges:
             one.check_head(head)
 
-    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:  # noqa: ARG002  # the names of the port
+    def mark(self) -> bytes:
+        """When the interface corrected one of the shown records last; empty: none."""
+        shown = [one.revealed.corrected for one in self._begun if one.revealed is not None]
+        return b"%016x" % latest if (latest := max(shown, default=0)) else b""
+
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """The message with tokens in the places of the values of all objects.
 
-        Raises ``VaultError``; then nothing is stored and nothing may be sent.
+        ``marks``: of ``mark``, or a date. Raises ``VaultError``; then nothing is stored or sent.
         """
         long = len(request.body) > SMALL and is_long(request.body)
         order = await run_in_thread(long, self._order, request)
         joint, received = self.joint or JointGuard(), request.received or request
+        if marks and marks[0][:1] != b"@":  # that of a single record is no time, so none at all
+            times = [int(one or b"0", 16) for one in marks]
+            marks = (b"@%d" % max(one if one < _LATEST else 0 for one in times),)
         try:
             for number in order:
                 exchange = self._exchanges[number]
                 exchange.joint = joint
-                request = await exchange.redact_request(replaced(request, received=received))
+                request = await exchange.redact_request(replaced(request, received=received), marks)
                 self._begun.append(exchange)
             if joint is not self.joint:
                 await run_in_thread(long, partial(joint.check, shared=True), request)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import SMALL, STRIDE, discard, in_thread, is_long, run_in_thread
-from proxy.redactor import redact
+from proxy.redactor import message, redact
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.bodies.xml_bodies import read_any_answer
@@ -78,7 +78,7 @@ class RuleExchange:
         self._ids: list[str] = []
         self._search: SearchTokens | None = None  #: its search values
         self._request: Request | None = None  #: as received
-        self._revealed: Revealed | None = None  #: what its answer was restored from
+        self.revealed: Revealed | None = None  #: what its answer was restored from
         self._settling = self._shows = False  #: is its answer decided; is anything stored in it
 
     def check_head(self, head: Request) -> None:
@@ -98,9 +98,8 @@ class RuleExchange:
     async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """The request as the application may see it.
 
-        ``marks``: the record that it changes must have one of these (``mark``).
-
-        Raises ``VaultError``; then nothing is stored and nothing may be sent.
+        ``marks``: the record that it changes must have one of these (``mark``), or not be corrected
+        after ``@`` and milliseconds. Raises ``VaultError``; then nothing is stored or may be sent.
         """
         self._request = request
         self._permit()
@@ -168,7 +167,7 @@ class RuleExchange:
         """A mark of those values that share tokens, so that the application cannot tell them apart,
         in the one record of the answer as it is live now; empty where there are none.
         """
-        return record_mark(self._collection, self._revealed, self._writes)
+        return record_mark(self._collection, self.revealed, self._writes)
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole: tokens, ids or a refusal may stand in its body."""
@@ -268,12 +267,15 @@ class RuleExchange:
         parts = answer.body, body, restored, self._more
         written = await in_thread(rewritten, *parts) if long else rewritten(*parts)
         count(self._joined.restored, written.counts)
-        reveals = Reveals(frozenset(written.counts), body.items, restored, self._revealed)
+        reveals = Reveals(frozenset(written.counts), body.items, restored, self.revealed)
         audited = await self._audit(_TAKEN, answer.status, reveals)
+        revealed, headers = self.revealed, answer.headers
+        lone = revealed.rows[0] if revealed is not None and len(revealed.rows) == 1 else None
+        if lone is not None and lone.live.at:
+            headers = message.modified_later(headers, lone.live.at, self._collection.clock())
         if long:
-            revealed = self._revealed
             discard(body.items, restored, *(revealed[:4] if revealed is not None else ()))
-        return Response(answer.status, answer.headers, written.content) if audited else answer
+        return Response(answer.status, headers, written.content) if audited else answer
 
     def _learn_ids(self, answer: Response) -> None:
         """A header field of the answer to a read may say which record it shows."""
@@ -313,7 +315,7 @@ class RuleExchange:
         except VaultError as error:
             self._joined.pass_with_tokens(error)
             return own
-        self._revealed = revealed
+        self.revealed = revealed
         await self._reconcile(missing, revealed)
         certain = writing.certain(bool(revealed.loose)) if writing is not None else None
         sought = self._search.values if self._search is not None else {}

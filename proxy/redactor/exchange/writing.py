@@ -25,6 +25,7 @@ from proxy.vault.proxied import (
     ended_unknown,
     forget_staged,
     merge_duplicates,
+    refuse_changed,
     stage_behind,
     staging,
     undecided,
@@ -74,7 +75,7 @@ class Writing:
             else:
                 await self._stage_deletes(ids or [item.id for item in items if item.id is not None])
             if marks and self._operation.verb is not _CREATE:
-                self._refuse_changed(marks)
+                refuse_changed(self.collection, self.writes, marks)
             self._timing.stage = perf_counter() - started
         except BaseException:
             try:
@@ -225,21 +226,6 @@ class Writing:
             self.collection.state.locks.release(locks)
         if len(self.writes) > FEW:
             discard(self.writes)
-
-    def _refuse_changed(self, marks: Sequence[bytes]) -> None:
-        """Raise ``VaultError`` (PRECONDITION_FAILED) where values have changed since that share
-        their token with those before, or were corrected: the application could not tell.
-        """
-        for write in self.writes:
-            live = write.live
-            if live is None and write.row is not None:
-                live = self.collection.sealer.open(write.row)
-            untold = b"" in marks and live is not None and not live.at  # as it may have been then
-            if live is None or not (untold or self.collection.mark(write.rid, live) in marks):
-                raise VaultError(
-                    Code.PRECONDITION_FAILED,
-                    "Nothing was done. The record has changed since it was read: read it again.",
-                )
 
     async def _overtake(self, ids: Sequence[str], writes: Sequence[StagedWrite]) -> None:
         if unknown := list(set(ids) - {one.key for one in writes}):

@@ -15,7 +15,7 @@ from proxy.vault.proxied.binding import (
     insert_at_once,
     is_large,
 )
-from proxy.vault.proxied.correction import correct_record
+from proxy.vault.proxied.correction import correct_record, refuse_changed
 from proxy.vault.proxied.deletes import (
     deleted,
     deleted_unknown,
@@ -84,6 +84,7 @@ __all__ = [
     "reconcile_absent",
     "reconcile_gone",
     "reconcile_objects",
+    "refuse_changed",
     "reveal_anywhere",
     "reveal_objects",
     "reveal_others",

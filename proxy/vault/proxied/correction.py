@@ -9,7 +9,7 @@ acknowledged one wins. Fields of an update in doubt cannot be corrected before a
 application has decided it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -22,8 +22,10 @@ from proxy.storage.changes import AddVersion, Change, ForgetReplies, Replace, St
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, changed, next_generation
+from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import erased
 from proxy.vault.next_version import adopt
+from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.promotion import rebase
 from proxy.vault.proxied.token_entries import outdated
 from proxy.vault.records.commit import COMMIT_TRIES, ExtraChanges, attempt, locked, overtaken
@@ -249,6 +251,34 @@ def _fault(records: Records, name: str, texts: Sequence[str], stored: _Stored) -
         for one, text in zip(stored, texts, strict=True)
     )
     return "" if fits else _OTHER_TYPE
+
+
+def refuse_changed(
+    collection: Collection, writes: Iterable[StagedWrite], marks: Sequence[bytes]
+) -> None:
+    """Refuse a request of the application's callers on records that have changed since they were
+    read: values that share their token with those before, or were corrected. The application could
+    not tell.
+
+    ``marks``: of the records as they were read (``Collection.mark``; empty: without any), or ``@``
+    and the milliseconds until which they may have been corrected. Raises
+    ``VaultError(PRECONDITION_FAILED)``.
+    """
+    until = int(marks[0][1:]) if marks[0][:1] == b"@" else None
+    for write in writes:
+        live = write.live
+        if live is None and write.row is not None:
+            live = collection.sealer.open(write.row)
+        if until is not None:
+            fits = live is None or live.at <= until
+        else:
+            untold = b"" in marks and live is not None and not live.at  # as it may have been then
+            fits = untold or (live is not None and collection.mark(write.rid, live) in marks)
+        if not fits:
+            raise VaultError(
+                Code.PRECONDITION_FAILED,
+                "Nothing was done. The record has changed since it was read: read it again.",
+            )
 
 
 def _json_type(text: str) -> type[Any] | None:

@@ -114,6 +114,11 @@ class Revealed(NamedTuple):
     pending: list[tuple[int, OpenRow]]
 
     @property
+    def corrected(self) -> int:
+        """When the interface corrected one of the records last, in milliseconds; 0: none."""
+        return max((row.live.at for row in self.rows if row is not None), default=0)
+
+    @property
     def may_decide(self) -> bool:
         """Whether the answer may decide something that is in doubt."""
         open_yet = (row and (row.staged or row.lost_values) for row in self.rows)

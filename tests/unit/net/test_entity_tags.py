@@ -1,6 +1,13 @@
 import hashlib
 
-from proxy.net.entity_tags import lists_tag, own_tag, restored_tag, tag_marks
+from proxy.net.entity_tags import (
+    CONDITIONED,
+    expected_marks,
+    lists_tag,
+    own_tag,
+    restored_tag,
+    tag_marks,
+)
 from tests.support.table import table
 
 
@@ -93,8 +100,33 @@ def test_a_shown_tag_carries_the_mark_of_what_the_application_cannot_tell_apart(
     assert own_tag(tag) == own_tag(changed) == own_tag(bare) == given
     assert tag_marks(bare) == (b"",)
     headed = restored_tag(given, None, None, keyed) or b""
-    for unmarked in (headed, given, b"*", b'"x"', b""):
-        assert tag_marks(unmarked) == ()
-    assert tag_marks(tag + b', "x"') == tag_marks(headed + b", " + tag) == ()
+    for foreign in (b"*", b'"x"', b""):
+        assert tag_marks(foreign) == ()
+    assert tag_marks(headed) == (b"",)  # of a body that nobody was shown
+    assert tag_marks(b'"x", ' + tag) == tag_marks(tag + b', W/"y"') == (one,)
+    assert tag_marks(headed + b", " + tag) == (b"", one)
     assert tag_marks(bare + b", " + tag) == (b"", one)
     assert restored_tag(given, None, None, keyed, one) == restored_tag(given, None, None, keyed)
+
+
+@table(
+    ("if_match", "since", "marks"),
+    [
+        (None, None, ()),
+        (b'"x"', b"Sun, 06 Nov 1994 08:49:37 GMT", ()),  # which is what counts then
+        (None, b"Sun, 06 Nov 1994 08:49:37 GMT", (b"@784111776999",)),
+        (None, b"Sunday, 06-Nov-94 08:49:37 GMT", (b"@784111776999",)),
+        (None, b"Sun Nov  6 08:49:37 1994", (b"@784111776999",)),
+        (None, b"yesterday", (b"@0",)),
+        (None, b"Sun, 06 Nov 1900 08:49:37 GMT", (b"@0",)),
+        (None, b"\xff", (b"@0",)),
+    ],
+)
+def test_what_a_change_expects_is_a_mark_or_a_date(if_match, since, marks):
+    assert expected_marks(if_match, since) == marks
+
+
+def test_a_head_without_conditions_of_ours_is_known():
+    assert not CONDITIONED(b'PUT /p HTTP/1.1\r\nIf-Match: "x"\r\n')
+    assert CONDITIONED(b"PUT /p HTTP/1.1\r\nIF-UNMODIFIED-SINCE: x\r\n")
+    assert CONDITIONED(b'PUT /p HTTP/1.1\r\nif-match: "x-domicile.s"\r\n')

@@ -9,6 +9,7 @@ from proxy.redactor.message import (
     classify,
     header,
     is_foreign,
+    modified_later,
     numeric_id,
 )
 from tests.support.exchanges import USUAL, desk
@@ -227,3 +228,15 @@ def test_types_that_can_be_read_in_two_ways_are_unreadable(types):
     with pytest.raises(VaultError) as caught:
         of(*types)
     assert caught.value.code is Code.UNREADABLE_BODY
+
+
+def test_what_was_changed_without_the_application_was_modified_later():
+    head = ((b"Last-Modified", b"Sun, 06 Nov 1994 08:49:37 GMT"), (b"A", b"b"))
+    at = 784_111_777_000
+    assert modified_later(head, at + 9_500, at + 10_000) == (
+        (b"Last-Modified", b"Sun, 06 Nov 1994 08:49:47 GMT"),
+        (b"A", b"b"),
+    )
+    assert modified_later(head, at + 9_500, at + 9_999) is head  # that second has not begun
+    assert modified_later(head, at - 1_000, at + 10_000) is head  # the application changed it later
+    assert modified_later(head[1:], at, at + 10_000) == head[1:]
