@@ -77,8 +77,8 @@ def tag_of(value: bytes, hashed: bytes | None) -> bytes | None:
 
 
 def expected_marks(if_match: bytes | None, unmodified_since: bytes | None) -> tuple[bytes, ...]:
-    """What a changed record must be for the conditions of a request: one of these marks, or not
-    corrected after ``@`` and milliseconds since the epoch. Empty: anything.
+    """Conditions of a request on the record that it changes: it has one of these marks, or was not
+    corrected after ``@`` and milliseconds since the epoch. Empty: none.
 
     A date that cannot be read is the oldest: the application may read it.
     """
