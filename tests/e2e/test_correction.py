@@ -259,8 +259,8 @@ async def test_what_was_read_before_a_correction_is_not_updated_as_unmodified_si
 
         async def change(method: str, date: str, status: int) -> None:
             headers = {"If-Unmodified-Since": date}
-            body = {"json": {"name": "Eve"}} if method != "DELETE" else {}
-            async with world.caller.request(method, path, headers=headers, **body) as answer:
+            body = {"name": "Eve"} if method != "DELETE" else None
+            async with world.caller.request(method, path, headers=headers, json=body) as answer:
                 assert answer.status == status
 
         before = await read("Ann")
