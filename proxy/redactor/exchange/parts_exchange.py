@@ -119,8 +119,8 @@ class PartsExchange(SeveralExchanges[RuleExchange]):
 
     def mark(self) -> bytes:
         """When the interface corrected one of the shown records last; empty: none."""
-        shown = [one.revealed.corrected for one in self._begun if one.revealed is not None]
-        return b"%016x" % latest if (latest := max(shown, default=0)) else b""
+        times = [one.revealed.corrected for one in self._begun if one.revealed is not None]
+        return b"%016x" % latest if (latest := max(times, default=0)) else b""
 
     async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """The message with tokens in the places of the values of all objects.
