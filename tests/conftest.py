@@ -134,6 +134,13 @@ def unavailable(request: pytest.FixtureRequest) -> Unavailable:
 
 
 @pytest.fixture
+def nightly(unavailable: Unavailable) -> None:
+    """Run the test only where much is tried: of its kind others run each time."""
+    if not EXPLORE:
+        unavailable("more benchmarks of that kind", "make explore takes all of them")
+
+
+@pytest.fixture
 def landlock(unavailable: Unavailable) -> None:
     """Run the test only where Landlock keeps functions from files."""
     require("landlock", unavailable)

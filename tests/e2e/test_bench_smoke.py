@@ -1,6 +1,7 @@
 """The benchmark harness works: it yields figures, and it notices answers that are wrong.
 
-Nothing here asserts speed.
+Nothing here asserts speed. Each benchmark starts processes of its own, which takes seconds of a
+processor: in every run one of each kind is taken, all of them are at night.
 """
 
 import asyncio
@@ -43,7 +44,6 @@ from proxy.storage import open_store
 from proxy.storage.base import TABLE_PARTS
 from proxy.storage.changes import Insert
 from proxy.storage.postgres.address import parse_address
-from tests.support.effort import EXPLORE
 from tests.support.postgres import fresh_address
 from tests.support.unavailable import Unavailable as Lacking
 
@@ -129,6 +129,7 @@ def test_two_proxies_in_turns_and_what_each_lets_through(
             exactness.bytes_changed(nginx.port, app.port, 3)
 
 
+@pytest.mark.usefixtures("nightly")
 def test_a_mixed_load_is_carried_without_an_error() -> None:
     requests, creates = mixed.run(quick=True)["rows"]
 
@@ -138,9 +139,9 @@ def test_a_mixed_load_is_carried_without_an_error() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nightly")
 def test_one_process_and_two_workers_are_compared() -> None:
-    """On both stores nightly: most of it is five processes that start, for each."""
-    kinds, stores = ("change", "mixed"), workers.QUICK.stores if EXPLORE else ("SQLite",)
+    kinds, stores = ("change", "mixed"), workers.QUICK.stores
     look = workers.QUICK._replace(people=20, seconds=0.1, kinds=kinds, stores=stores)
     rows = workers.run(look=look)["rows"]
 
@@ -181,6 +182,7 @@ def test_the_vault_and_a_plain_table_answer_the_same_questions() -> None:
     assert all(row["ours"] > 0 and row["measure"] == 20 for row in taken["rows"])
 
 
+@pytest.mark.usefixtures("nightly")
 def test_searches_of_the_vault_show_the_people_who_fit() -> None:
     taken = search.run(quick=True)
 
@@ -218,6 +220,7 @@ def test_the_price_of_knowing_who_calls_is_taken() -> None:
     assert len(taken["notes"]) == 1
 
 
+@pytest.mark.usefixtures("nightly")
 def test_the_longest_turn_of_the_event_loop_is_taken() -> None:
     taken = turns.run(quick=True)
 
@@ -401,6 +404,7 @@ async def test_rows_of_measure_13_are_those_that_the_engine_writes(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nightly")
 def test_the_ledger_takes_each_exchange_apart(capsys: pytest.CaptureFixture[str]) -> None:
     status, said = main(["ledger", "--quick"]), capsys.readouterr()
     assert status == 0, said.err

@@ -27,7 +27,6 @@ from proxy.storage.changes import (
     UpdateFile,
 )
 from proxy.storage.rows import File, Past, StoredReply
-from proxy.storage.segment import PreconditionFailed
 from proxy.storage.sqlite.apply import ChangeBatch, Outcomes, apply_group, begin_group, roll_back
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.tallies import WriterConnection
@@ -77,14 +76,6 @@ def test_a_group_that_has_begun_is_only_committed(connection: WriterConnection) 
     assert rids(connection) == [1, 2]
 
 
-def test_only_the_commit_that_conflicts_is_left_out(connection: WriterConnection) -> None:
-    outcomes = run(connection, [insert(1)], [insert(2), insert(1)], [insert(3, unique=(h("a"),))])
-    assert outcomes is not None
-    assert [type(outcome) for outcome in outcomes] == [type(None), Conflict, type(None)]
-    assert rids(connection) == [1, 3]
-    assert connection.execute("SELECT rows FROM tables").fetchall() == [(2,)]
-
-
 def test_of_many_rows_only_the_commits_that_conflict_are_left_out(
     connection: WriterConnection,
 ) -> None:
@@ -106,22 +97,6 @@ def test_of_many_rows_only_the_commits_that_conflict_are_left_out(
     assert connection.execute(
         f"SELECT count(*), count(DISTINCT hash) FROM t_{TABLE}"
     ).fetchall() == [(1000, 501)]
-
-
-def test_a_hash_that_comes_twice_among_many_is_kept_once(connection: WriterConnection) -> None:
-    commit: list[Change] = [
-        insert(rid, hashes=(h(rid % 3), h("x"), h(rid % 3))) for rid in range(1, 301)
-    ]
-    assert run(connection, commit) is None
-    assert connection.execute(f"SELECT count(*) FROM t_{TABLE}").fetchall() == [(600,)]
-
-
-def test_a_hash_that_is_freed_in_the_same_group_may_be_taken(
-    connection: WriterConnection,
-) -> None:
-    run(connection, [insert(1, unique=(h("a"),))])
-    assert run(connection, [Remove(1)], [insert(2, unique=(h("a"),))]) == [None, None]
-    assert rids(connection) == [2]
 
 
 def test_taken_hashes_are_named_in_the_order_of_the_change(connection: WriterConnection) -> None:
@@ -357,72 +332,6 @@ def test_changes_in_the_reverse_of_the_order_are_refused() -> None:
     assert not grouped([Remove(1), outlived(live(1, "k"))])
     assert not grouped([Remove(1), Attach(file("f", 1, "o"))])
     assert not grouped([Remove(2), UpdateFile(file("f", 1, "o"), 2)])
-
-
-def test_a_segment_says_by_how_much_the_table_grew() -> None:
-    connection = connect()
-    segment = ChangeBatch(Statements(LAYOUT))
-    for change in (insert(1), insert(2), insert(3), Remove(2), Remove(9)):
-        add(segment, change)
-    assert segment.run(connection) == 2
-    connection.close()
-
-
-def test_an_unmet_precondition_names_the_taken_hashes() -> None:
-    connection, sql = connect(), Statements(LAYOUT)
-    first = ChangeBatch(sql)
-    add(first, insert(1, hashes=(h("a"),)))
-    first.run(connection)
-    for alone in (True, False):
-        second = ChangeBatch(sql, alone=alone)
-        add(second, insert(2, unique=(h("a"), h("b"))))
-        connection.execute("BEGIN")
-        with pytest.raises(PreconditionFailed) as caught:
-            second.run(connection)
-        connection.execute("ROLLBACK")
-        assert caught.value.hashes == {h("a")}
-    connection.close()
-
-
-def test_two_of_a_group_that_claim_one_hash_are_told_apart() -> None:
-    connection, sql = connect(), Statements(LAYOUT)
-    # also where it is shared within the group, whichever comes first
-    for first, second in (
-        (insert(1, unique=(h("a"),)), insert(2, unique=(h("a"),))),
-        (insert(1, hashes=(h("a"),)), insert(2, unique=(h("a"),))),
-        (insert(1, unique=(h("a"),)), insert(2, hashes=(h("a"),))),
-    ):
-        group = ChangeBatch(sql)
-        add(group, first)
-        add(group, second)
-        connection.execute("BEGIN")
-        with pytest.raises(PreconditionFailed):
-            group.run(connection)
-        connection.execute("ROLLBACK")
-    connection.close()
-
-
-def test_keys_are_released_where_some_row_holds_one_of_them() -> None:
-    connection, sql = connect(), Statements(LAYOUT)
-    steps: list[tuple[list[Change], list[tuple[int, int]]]] = [
-        ([insert(1), insert(2), Release(h("k"), 1, 5), Bind(1, h("k"), b"s", 5)], [(1, 1), (2, 0)]),
-        (
-            [Release(h("o"), 1, 6), Release(h("k"), 2, 6), Bind(2, h("k"), b"s", 6)],
-            [(1, 0), (2, 1)],
-        ),
-        ([Release(h("k"), 2, 7)], [(1, 0), (2, 1)]),
-    ]
-    for changes, held in steps:
-        segment = ChangeBatch(sql)
-        assert all(add(segment, change) for change in changes)
-        segment.run(connection)
-        assert (
-            connection.execute(
-                f"SELECT rid, key IS NOT NULL FROM r_{TABLE} ORDER BY rid"
-            ).fetchall()
-            == held
-        )
-    connection.close()
 
 
 def test_a_replacement_leaves_the_index_of_creation_alone_unless_that_changes(pair: Pair) -> None:

@@ -12,7 +12,6 @@ from proxy.storage.sqlite.inserts import (
     AGE,
     Inserts,
     Rows,
-    Used,
 )
 from proxy.storage.sqlite.statements import Statements, used_parts
 from tests.support.groups import connect
@@ -108,39 +107,7 @@ def test_what_one_row_had_more_is_forgotten_again(connection: sqlite3.Connection
     assert set(kept(connection)[1:]) == {wide(c0=1, c1=1)}
 
 
-def test_a_narrow_table_has_one_text() -> None:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.execute("CREATE TABLE t (a, b)")
-    assert named(connection, Inserts("t", ["a", "b"]), [(1, None)]) == ["a, b"]
-    connection.close()
-
-
 FILE = File(h("f"), 1, h("n"), "one", 5, 10, 11, b"sealed")
-
-
-@table(
-    ("name", "index", "marks"),
-    [
-        ("forget", "hr_r1_test", 1), ("past", "hk_r1_test", 3),
-        ("pasts", "hk_r1_test", 1), ("doom_of_row", "fr_r1_test", 1), ("remove_files", "fr_r1_test", 1),
-        ("detach", "fi_r1_test", 2), ("amend", "fi_r1_test", 9), ("file_scan", "fi_r1_test", 2),
-        ("past_scan", "hr_r1_test", 3), ("reply_scan", "ii_r1_test", 2),
-        ("reply", "ii_r1_test", 2), ("prune_past", "ha_r1_test", 2), ("prune_replies", "iy_r1_test", 2),
-    ],
-)  # fmt: skip
-def test_every_statement_walks_an_index(name: str, index: str, marks: int) -> None:
-    connection = connect()
-    plan = [
-        line[3]
-        for line in connection.execute(
-            f"EXPLAIN QUERY PLAN {getattr(Statements(LAYOUT), name)}", [1] * marks
-        )
-    ]
-    assert any(index in line for line in plan), plan
-    assert not any(
-        line.startswith("SCAN") and index not in line and "CONSTANT" not in line for line in plan
-    ), plan
-    connection.close()
 
 
 def test_a_removal_looks_for_past_and_files_only_where_there_were_any() -> None:
@@ -161,7 +128,3 @@ def test_a_removal_looks_for_past_and_files_only_where_there_were_any() -> None:
     again = used_parts(connection, TABLE)
     assert (again.past, again.files) == (False, False)
     connection.close()
-
-
-def test_what_is_not_known_is_taken_for_used() -> None:
-    assert (Used().past, Used().files) == (True, True)

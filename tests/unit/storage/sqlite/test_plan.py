@@ -7,7 +7,7 @@ from proxy.storage.query import MATCH_ALL, All, Any, Compare, Compared, Holds, I
 from proxy.storage.sqlite import plan
 from proxy.storage.sqlite import plan as sqlite_plan
 from proxy.storage.sqlite import plan as sqlite_tokens
-from proxy.storage.sqlite.plan import Planner, TokenIndex, condition_columns
+from proxy.storage.sqlite.plan import Planner, TokenIndex
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.where import add_functions
 from tests.support.groups import connect
@@ -127,11 +127,6 @@ def test_rows_are_walked_in_indexes_that_have_all_of_them(connection: sqlite3.Co
     assert planner.next_value("r.x_city", "c1") is None
 
 
-def test_the_columns_of_a_condition_are_known() -> None:
-    where = All((Is("city", ()), Any((Indexed(()), Compared("@rid", Compare.GT, 1)))))
-    assert condition_columns(where) == {"city", "@tokens", "@rid"}
-
-
 @pytest.fixture
 def connection_tokens() -> Iterator[sqlite3.Connection]:
     """Hash ``n`` has the rows that ``n`` divides, up to 30."""
@@ -140,20 +135,6 @@ def connection_tokens() -> Iterator[sqlite3.Connection]:
     connection_tokens.executemany(Statements(LAYOUT).shares.single, pairs)
     yield connection_tokens
     connection_tokens.close()
-
-
-def test_rows_that_have_all_hashes_are_found_by_the_rarest(
-    connection_tokens: sqlite3.Connection,
-) -> None:
-    tokens = TokenIndex(connection_tokens, TABLE)
-    text, values = tokens.rids(Indexed((h(1), h(3), h(5), h(3))))
-    assert values == [h(5), h(3), h(1)]
-    assert [rid for (rid,) in connection_tokens.execute(text, values)] == [15, 30]
-    bounds = (Compared("@rid", Compare.GT, 15), Compared("@rid", Compare.LTE, 29))
-    text, values = tokens.rids(Indexed((h(2),)), bounds)
-    assert [rid for (rid,) in connection_tokens.execute(text, values)] == [
-        16, 18, 20, 22, 24, 26, 28,
-    ]  # fmt: skip
 
 
 def test_rows_of_alternatives_are_listed_up_to_as_many_as_are_wanted(

@@ -1,5 +1,4 @@
 import random
-import sqlite3
 from asyncio import Future
 from collections.abc import Sequence
 
@@ -26,21 +25,6 @@ from tests.support.rows import COLUMNS, LAYOUT, TABLE, h, live, outlived, staged
 from tests.support.table import table
 
 
-@table("length", [1, 2, 3, 5, 16, 17, 100, 320, 511, 1023, 1024, 1025, 2500])
-def test_a_list_of_any_length_is_asked_whole(length: int) -> None:
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
-    connection.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(3000)])
-    listed = Listed("SELECT n FROM t WHERE n IN")
-    found = [
-        n
-        for text, values in listed.runs(range(length))
-        for (n,) in connection.execute(text, values)
-    ]
-    assert sorted(found) == list(range(length))
-    connection.close()
-
-
 def test_few_texts_serve_all_lengths() -> None:
     listed = Listed("x")
     texts = {text for length in range(1, 2000) for text, _ in listed.runs(range(length))}
@@ -52,28 +36,6 @@ def test_padding_wastes_less_than_half() -> None:
     for length in range(1, 1025):
         ((_, values),) = Listed("x").runs(range(length))
         assert length <= len(values) < max(length * 1.5, 2)
-
-
-@table(
-    ("name", "index"),
-    [
-        ("rows", "INTEGER PRIMARY KEY"), ("by_keys", "ik_r1_test"), ("by_tokens", "PRIMARY KEY"),
-        ("staged", "is_r1_test"), ("taken", "PRIMARY KEY"), ("pending", "ip_r1_test"),
-        ("waiting", "ia_r1_test"), ("expired", "ie_r1_test"), ("release", "ik_r1_test"),
-        ("bind", "INTEGER PRIMARY KEY"), ("remove_tokens", "it_r1_test"),
-        ("remove_staged", "is_r1_test"),
-    ],
-)  # fmt: skip
-def test_every_question_walks_an_index(name: str, index: str) -> None:
-    connection = connect()
-    statement = getattr(Statements(LAYOUT), name)
-    text = statement.single if isinstance(statement, Listed) else statement
-    marks = 4 if name == "bind" else text.count("?")
-    plan = [line[3] for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", [1] * marks)]
-    assert any(index in line for line in plan), plan
-    assert not any(line.startswith("SCAN") and "CONSTANT" not in line for line in plan), plan
-    assert not any("TEMP B-TREE FOR ORDER" in line for line in plan if name != "staged"), plan
-    connection.close()
 
 
 @table("seed", range(20))
@@ -153,48 +115,6 @@ def test_make_is_idempotent_and_adds_what_is_missing() -> None:
     make(connection, wider)
     assert is_complete(connection, wider)
     assert is_complete(connection, LAYOUT)
-    connection.close()
-
-
-def test_a_table_with_its_columns_is_as_if_they_had_come_later() -> None:
-    whole, later = connect(), connect()
-    for connection in (whole, later):
-        drop_table(connection, TABLE)
-    make(whole, LAYOUT)
-    for count in range(len(COLUMNS) + 1):
-        make(later, TableLayout(TABLE, COLUMNS[:count]))
-    for text in (
-        f"SELECT * FROM pragma_table_xinfo('r_{TABLE}')",
-        "SELECT name FROM sqlite_schema ORDER BY name",
-    ):
-        assert whole.execute(text).fetchall() == later.execute(text).fetchall()
-    whole.close()
-    later.close()
-
-
-def test_a_table_that_is_not_there_has_no_columns() -> None:
-    connection = connect()
-    assert table_columns(connection, "none") is None
-    assert not is_complete(connection, TableLayout("none", ()))
-    make(connection, TableLayout("none", ()))
-    assert table_columns(connection, "none") == {}
-    assert is_complete(connection, TableLayout("none", ()))
-    connection.close()
-
-
-def test_every_column_has_an_index_and_its_type() -> None:
-    connection = connect()
-    assert table_columns(connection, TABLE) == {
-        "email": "BLOB",
-        "city": "TEXT",
-        "visits": "INTEGER",
-        "balance": "DECIMAL",
-    }
-    names = {
-        name
-        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")
-    }
-    assert {f"ix_{TABLE}.{column.name}" for column in COLUMNS} <= names
     connection.close()
 
 

@@ -4,10 +4,10 @@ from typing import Any as Anything
 
 import pytest
 
-from proxy.storage.query import All, Any, Compare, Compared, Holds, Is, Where
+from proxy.storage.query import Holds, Is, Where
 from proxy.storage.rows import ColumnValue
 from proxy.storage.sqlite.statements import Statements
-from proxy.storage.sqlite.where import add_functions, condition, join_conditions
+from proxy.storage.sqlite.where import add_functions, condition
 from tests.support.groups import connect
 from tests.support.rows import LAYOUT, TABLE, h, live
 
@@ -69,12 +69,3 @@ def test_lists_of_any_length_and_type_are_asked_in_one_statement(
     assert found(
         connection, Is("city", (None, "ü", *(f"x{n}" for n in range(size))), negated=True)
     ) == [1]
-
-
-def test_conditions_of_any_depth_fit(connection: sqlite3.Connection) -> None:
-    put(connection, "a", "b")
-    many = tuple(Compared("visits", Compare.GT, n) for n in range(5000))
-    assert found(connection, Any(many)) == [1, 2]
-    assert found(connection, All((*many[:2], Is("city", ("b",))))) == [2]
-    assert join_conditions([], "AND") == ("1", [])
-    assert join_conditions([], "OR") == ("0", [])
