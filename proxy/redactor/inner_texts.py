@@ -369,3 +369,19 @@ def xml_texts(body: bytes) -> Iterator[XmlText]:
             value.add(body, *attribute.span(2 if attribute[2] is not None else 3), cdata=False)
             if value.page:
                 yield value
+
+
+_XML_BETWEEN = re.compile(rb" ?(?:<!--|-->|<!\[CDATA\[|\]\]>|[<>]) ?|(?<==)'|'(?=[ />?])")
+# bounded: sections may hold very many beginnings without an end
+_XML_INSIDE = re.compile(rb"<!--.{0,64}?-->|<\?.{0,64}?\?>|<!\[CDATA\[|\]\]>", re.DOTALL)
+
+#: Matches a text that begins as a document of XML.
+is_xml = re.compile(rb"[\xef\xbb\xbf \t\r\n]*+<").match
+
+
+def xml_readings(document: bytes) -> list[bytes]:
+    """A document with its texts apart and references undone; also without comments in them."""
+    whole = re.sub(rb"\s+", b" ", document)
+    apart = (_XML_BETWEEN.sub(b'"', one) for one in (whole, _XML_INSIDE.sub(b"", whole)))
+    texts = (unescape(one.decode("utf-8", "replace")) for one in apart)
+    return [one.encode("utf-8", "replace") for one in dict.fromkeys(texts)]

@@ -94,24 +94,7 @@ def references(value: str, literal: Container[str] = "") -> bytes:
     ).encode()
 
 
-#: Matches a text that begins as a document of XML.
-is_xml = re.compile(rb"[\xef\xbb\xbf \t\r\n]*+<").match
-
-
-def xml_readings(document: bytes) -> list[bytes]:
-    """A document with its texts apart and references undone; also without comments in them."""
-    whole = re.sub(rb"\s+", b" ", document)
-    apart = (_XML_BETWEEN.sub(b'"', one) for one in (whole, _XML_INSIDE.sub(b"", whole)))
-    texts = (html.unescape(one.decode("utf-8", "replace")) for one in apart)
-    return [one.encode("utf-8", "replace") for one in dict.fromkeys(texts)]
-
-
 _UNREFERABLE = frozenset(map(chr, range(0x80, 0xA0)))
-_XML_BETWEEN = re.compile(rb" ?(?:<!--|-->|<!\[CDATA\[|\]\]>|[<>]) ?|(?<==)'|'(?=[ />?])")
-# bounded: sections may hold very many beginnings without an end
-_XML_INSIDE = re.compile(rb"<!--.{0,64}?-->|<\?.{0,64}?\?>|<!\[CDATA\[|\]\]>", re.DOTALL)
-
-
 #: Signs of HTML in a text: a tag, a comment, or an escaped character.
 _MARKUP = re.compile(
     rb"<(?:[A-Za-z!?]|/[A-Za-z])|&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]+|#[xX][0-9A-Fa-f]+);"
@@ -327,23 +310,32 @@ def named_texts(page: bytes, members: Mapping[str, str]) -> Iterator[NamedText]:
 _Places = dict[bytes, tuple[int, int]]
 
 
-def _elements(page: bytes) -> Iterator[tuple[bytes, _Places, int, int]]:
-    """Each tag with its attributes, and the text behind it: of a script all that is in it."""
+def tags(page: bytes) -> Iterator[tuple[bytes, _Places, tuple[int, int, int]]]:
+    """Each tag and comment: its name with its slash, its attributes, where it begins and ends, and
+    the end of what stands in it that is no text of the page, as a script. A comment has no name.
+    """
     at = 0
     while (opening := _OPENING.search(page, at)) is not None:
+        start, own = opening.start(), _Places()
         if opening[1] is None:
-            comment = _COMMENT_END.search(page, opening.start() + 2)
+            comment = _COMMENT_END.search(page, start + 2)
             at = comment.end() if comment else len(page)
+            yield b"", own, (start, at, at)
             continue
-        own: _Places = {}
-        for name, start, end in _attributes(page, opening.end()):
-            own.setdefault(name, (start, end))
-        at = _end_of_tag(page, own[b""][0])
+        for name, first, end in _attributes(page, opening.end()):
+            own.setdefault(name, (first, end))
+        end = at = _end_of_tag(page, own.pop(b"")[0])
         element = opening[1].lower()
-        start, end = at, page.find(b"<", at)
         if element in _TEXT:
-            at = end = _end_of_text(page, element, at)
-        yield element, own, start, end
+            at = _end_of_text(page, element, at)
+        yield element, own, (start, end, at)
+
+
+def _elements(page: bytes) -> Iterator[tuple[bytes, _Places, int, int]]:
+    """Each tag with its attributes, and the text behind it: of a script all that is in it."""
+    for element, own, (_, start, end) in tags(page):
+        if element:
+            yield element, own, start, end if element in _TEXT else page.find(b"<", start)
 
 
 def linked(page: bytes, restore: Callable[[bytes], bytes]) -> bytes:

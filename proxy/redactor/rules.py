@@ -191,6 +191,7 @@ class ResponseRule(ResponseWords):
     restore: Restore = Restore.NAMED
     #: of a page, the elements that hold small tokens: name, id or item property -> field
     members: Mapping[str, str] = field(default_factory=dict)
+    heads: Mapping[str, str] = field(default_factory=dict)  #: of a page: head or label -> field
     only: frozenset[str] = frozenset()  #: the fields that a page shows; empty: all
     stream: Stream | None = None  #: each event is a separate body, passed on as it arrives
     columns: Mapping[str, str] = field(default_factory=dict)  #: of an export: column -> field

@@ -15,8 +15,8 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from proxy.redactor.content_lines import is_content_lines, line_readings
+from proxy.redactor.inner_texts import is_xml, xml_readings
 from proxy.redactor.json.native import native_code
-from proxy.redactor.pages import is_xml, xml_readings
 
 #: Characters from which on a value is found inside longer text, too.
 INSIDE: Final = 6

@@ -49,6 +49,8 @@ class Site:
                 web.post("/people", self._create),
                 web.get("/people", self._list),
                 web.get("/people/export.csv", self._export),
+                web.get("/people/table", self._table),
+                web.get("/people/{id:\\d+}/details", self._details),
                 web.get("/people/{id:\\d+}/photo", self._photo),
                 web.get("/people/{id:\\d+}", self._page),
                 web.get("/people/{id:\\d+}/letter", self._letter),
@@ -78,6 +80,24 @@ class Site:
 
     async def _page(self, request: web.Request) -> web.Response:
         return web.Response(text=PAGE.format(**self._person(request)), content_type="text/html")
+
+    async def _table(self, _: web.Request) -> web.Response:
+        """Everybody, as templates write tables."""
+        rows = (
+            f"<tr><td><a href=/people/{number}>{html.escape(one['name'])}</a></td>"
+            f"<td>{one['birth_date']}</td><td>2020-01-01</td></tr>"
+            for number, one in enumerate(self.people, 1)
+        )
+        heads = "<tr><th>Name</th><th><a href='?sort=born'>Born</a></th><th>Joined</th></tr>"
+        text = f"<table><thead>{heads}</thead><tbody>{''.join(rows)}</tbody></table>"
+        return web.Response(text=text, content_type="text/html")
+
+    async def _details(self, request: web.Request) -> web.Response:
+        """The person, and one of somebody else, as an application with a fault shows."""
+        day = ".".join(reversed(self._person(request)["birth_date"].split("-")))
+        text = f"<p>\n<strong>Born:</strong>\n{day}</p><p>Joined: 2020-01-01</p>"
+        text += f"<dl><dt>Born</dt><dd>{self.people[1]['birth_date']}</dd></dl>"
+        return web.Response(text=text, content_type="text/html")
 
     async def _account(self, _: web.Request) -> web.Response:
         """The form of whoever is signed in."""
@@ -199,6 +219,19 @@ async def test_the_form_of_whoever_is_signed_in_shows_the_date_of_that_person(sc
     assert f'name=birth_date value="{BO["birth_date"]}"' in page
     assert f'name=email value="{BO["email"]}"' in page
     assert "<p id=birth_date>2020-01-01</p>" in page
+
+
+async def test_a_table_shows_the_date_of_each_person_and_a_label_none_of_another(scene):
+    _, text = await scene.call("GET", "/people/table")
+    rows = re.findall(r"<tr><td><a href=/people/\d>(.*?)</a></td><td>(.*?)</td>(.*?)</tr>", text)
+    assert [tuple(map(html.unescape, row)) for row in rows] == [
+        (one["name"], one["birth_date"], "<td>2020-01-01</td>") for one in (ANN, BO)
+    ]
+    _, text = await scene.call("GET", "/people/1/details")
+    assert html.unescape(text) == (
+        "<p>\n<strong>Born:</strong>\n27.02.1931</p><p>Joined: 2020-01-01</p>"
+        "<dl><dt>Born</dt><dd></dd></dl>"
+    )
 
 
 async def test_a_letter_shows_the_fields_that_the_rule_lists(scene):

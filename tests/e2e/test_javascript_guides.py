@@ -77,7 +77,7 @@ async def lists_of_express(page: Page, guide: Followed) -> None:
     """The list, its searches, its orders, the list of a script, the export."""
     rows = "[...document.querySelectorAll('tbody tr')].map((row) => row.innerText.split('\\t'))"
     ann, bo = (
-        [one["name"], one["email"], one["phone"], city]
+        [one["name"], one["email"], one["phone"], one["birth_date"], city]
         for one, city in ((ANN, "Visby"), (BO, "Arboga"))
     )
     for query, people in (
@@ -163,6 +163,7 @@ async def test_forms_as_rails_makes_them(browser: Browser, tmp_path: Path) -> No
             assert await page.text(".notice") == f"{person['name']} was successfully created."
             assert await page.text("h1") == person["name"]
             assert await page.text("li") == "Plömgatan 12, Visby"
+            assert f"Born: {person['birth_date']}" in " ".join((await page.text()).split())
         await lists_of_users(page, guide)
         await forms_of_users(page, guide)
         await archive_of_users(page, guide)
@@ -182,8 +183,12 @@ async def street(page: Page, number: int, name: str, town: str) -> None:
 
 async def lists_of_users(page: Page, guide: Followed) -> None:
     """The list with its pages, its searches, its orders, the export."""
-    rows = "[...document.querySelectorAll('tbody tr')].map((row) => row.innerText.split('\\t')[0])"
+    cells = "[...document.querySelectorAll('tbody tr')].map((row) => row.innerText.split('\\t'))"
+    rows = f"{cells}.map((one) => one[0])"
     ann, bo, cy = ANN["name"], BO["name"], CY["name"]
+    await page.goto(f"{guide.proxy}/users?q[name_or_email_cont]=snickel")
+    dates = [one["birth_date"] for one in (BO, CY)]
+    assert [one[2] for one in await page.evaluate(cells)] == dates
     for query, people in (
         ("", [ann, bo]),
         ("?page=2", [cy]),

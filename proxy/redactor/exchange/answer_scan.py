@@ -312,7 +312,8 @@ class AnswerScan:
         patterns = await run_in_thread(much, tokens.patterns, meant)
         look = partial(restore.candidates, wide=wide)
         likely = await run_in_thread(long, look, kind, body, patterns, meant)
-        edits, elements = list[Edit](), rule.members and kind is EscapingKinds.HTML
+        edits = list[Edit]()
+        elements = (rule.members or rule.heads) and kind is EscapingKinds.HTML
         try:
             if bound and page is not None:
                 await settle_shown(self._joined, self._request, answer, (keys, page))

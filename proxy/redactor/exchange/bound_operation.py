@@ -305,7 +305,8 @@ class Notices:
                 "an answer shows objects without their ids, by which alone the token of the field "
                 "is told: no value is shown, or the token stays and looks like one; have the "
                 "application answer with the id, refuse the parameter that leaves it out, or give "
-                "the field the token opaque",
+                "the field the token opaque; in a page, name its head under columns, and one of a "
+                "column that shows whose row it is",
                 operation=self._operation,
                 entity=self._entity,
                 field=field,

@@ -17,10 +17,10 @@ from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.bodies.xml_bodies import read_any_answer
 from proxy.redactor.exchange.settle import answer_ids, named_of
 from proxy.redactor.exchange.writing import Writing
+from proxy.redactor.inner_texts import is_xml
 from proxy.redactor.json.text import unwrapped
 from proxy.redactor.message import RawHeaders, Request, Response, header, numeric_id
 from proxy.redactor.named_places import may_be_several, names_ids
-from proxy.redactor.pages import is_xml
 from proxy.redactor.plan import body_plan
 from proxy.redactor.redact import ParsedBody
 from proxy.redactor.restore import EscapingKinds, surroundings

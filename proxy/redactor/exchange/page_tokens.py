@@ -17,6 +17,13 @@ from typing import NamedTuple
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.page_columns import (
+    as_texts,
+    headed,
+    in_columns,
+    joined_edits,
+    of_record,
+)
 from proxy.redactor.exchange.page_forms import in_forms
 from proxy.redactor.exchange.request_tokens import RequestText, StoredToken
 from proxy.redactor.inner_texts import Candidate
@@ -283,7 +290,9 @@ async def in_elements(
     if page is None:
         return await _sent_in_elements(joined, answer, writes)
     if not (keys or writes):
-        return Elements(*await in_forms(joined, request, answer, page))
+        edits, reveals = await in_forms(joined, request, answer, page)
+        more, also = await in_columns(joined, request, answer, page)
+        return Elements(joined_edits(edits, more), reveals or also)
     return await _stored_in_elements(joined, answer, (keys, home), page)
 
 
@@ -301,6 +310,8 @@ async def _stored_in_elements(
     members = joined.plan.operation.response.members
     look = partial(_with_tokens_inside, joined, answer.body, named_texts(answer.body, members))
     named = await run_in_thread(long, look)
+    heads = await headed(joined, answer)
+    named += (below := as_texts(joined, heads))
     places = tuple((one.field, one.text) for one in named)
     revealed = await reveal_objects(joined.collection, [AnswerObject(keys[0], places)], began)
     stored, opened = revealed.values[0], {*revealed.opened}
@@ -314,15 +325,17 @@ async def _stored_in_elements(
     if revealed.loose:
         await joined.decide(keep(joined.collection, [one for _, one in revealed.loose], began))
     view = joined.view
+    record = revealed.rows[0] or home
+    shown = of_record(joined, (heads, answer.body), record, dict(zip(places, stored, strict=True)))
     values = [
         (one, value if view is None or value is None else view.visible(one.field, value))
-        for one, value in zip(named, stored, strict=True)
+        for one, value in zip(named[: -len(below) or None], stored, strict=False)
     ]
     fields = frozenset(one.field for one, value in values if value not in (None, NO_VALUE))
-    if fields:
+    if fields := fields | shown.fields:
         await joined.audit.revealed(answer.status, keys, fields, opened)
     edits = [(one.start, one.end, text(value.text)) for one, value in values if value is not None]
-    return Elements(edits, bool(fields))
+    return Elements(joined_edits(edits, shown.edits), bool(fields))
 
 
 def _with_tokens_inside(
@@ -355,11 +368,11 @@ async def _sent_in_elements(
         return Elements([])
     sent = _sent(joined, writes[0])
     members = joined.plan.operation.response.members
-    named = named_texts(answer.body, members) if sent else ()
-    long = len(answer.body) > SMALL
-    values = [
-        (one, sent.get((one.field, one.text))) for one in await run_in_thread(long, list, named)
-    ]
+    if not sent:
+        return Elements([])
+    named = await run_in_thread(len(answer.body) > SMALL, list, named_texts(answer.body, members))
+    named += as_texts(joined, await headed(joined, answer))
+    values = [(one, sent.get((one.field, one.text))) for one in named]
     return Elements(
         [(one.start, one.end, text(value)) for one, value in values if value is not None]
     )

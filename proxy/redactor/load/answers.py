@@ -14,6 +14,7 @@ from proxy.redactor.load.texts import is_passed, known_field
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.page_heads import label_of
 from proxy.redactor.rules import (
     BodyPlace,
     Entity,
@@ -45,14 +46,36 @@ def is_form(sent: BodyPlace) -> bool:
     )
 
 
+def page_heads(section: Section | None, entity: Entity, faults: RuleFaults) -> Mapping[str, str]:
+    """The field of each head of a column, or label, of a page."""
+    if section is None or section.value("restore") != Restore.HTML:
+        return {}
+    columns: Mapping[str, PlacedValue] = section.value("columns", {})
+    labels = dict[str, str]()
+    for name, item in columns.items():
+        label = label_of(name)
+        if not label:
+            faults.add(item.key, f"'{name}' has no letter or digit, by which a head is known")
+        elif label in labels:
+            faults.add(
+                item.key,
+                f"'{name}' and '{labels[label]}' are the same head: letter case, and signs at the "
+                "ends, do not count; leave one of them out",
+            )
+        labels.setdefault(label, name)
+    return member_fields(columns, entity, faults)
+
+
 def page_members(
     section: Section | None,
     body: BodyPlace | None,
-    fields: tuple[Entity, Collection[str]],
+    fields: tuple[Entity, Collection[str], Mapping[str, str]],
     single: bool,
     faults: RuleFaults,
 ) -> Mapping[str, str]:
     """The elements of a page that hold fields, each restored as a place of JSON is.
+
+    ``fields``: of the entity, those that the page shows (empty: all), and those of its heads.
 
     A fault for each field whose token could be a date or number of the text itself: ``single``, the
     request is about one record, and a place of the field tell them apart.
@@ -60,7 +83,7 @@ def page_members(
     restore = section.value("restore") if section is not None else None
     if section is None or restore not in (Restore.HTML, Restore.TEXT):
         return {}
-    entity, only = fields
+    entity, only, heads = fields
     rules = [rule for rule in entity.fields.values() if not only or rule.name in only]
     names = {rule.name for rule in rules}
     small = {rule.name for rule in rules if needs_record(rule.shape)}
@@ -79,15 +102,25 @@ def page_members(
             f"the page shows {name} in an element, and 'only' leaves it out; add {name} to 'only', "
             "or leave the element out",
         )
+    for name in sorted({*heads.values()} - names):
+        faults.add(
+            section.key("columns"),
+            f"'columns' names {name}, and 'only' leaves it out; add {name} to 'only', or leave the "
+            "column out",
+        )
     unclear = small | short
     telling = [] if single else [rule.name for rule in rules if _tells(rule)]
     hint = ", and one that shows whose it is" if telling else ""
     hint += "" if single else " (where the address has the id, write id: path id)"
-    for name in sorted(unclear - {*members.values()} if single else unclear):
-        pair = ", ".join(f"{one}: {one}" for one in (name, *telling[:1]))
+    in_places = {*members.values(), *heads.values()}
+    for name in sorted(unclear - in_places if single else unclear):
+        fields_of = name, *telling[:1]
+        pair = ", ".join(f"{one}: {one}" for one in fields_of)
+        columns = ", ".join(f"{_head(one)}: {one}" for one in fields_of)
         way = (
-            f"; or name the element that holds it{hint}: form: {{{pair}}}, by its name, id or "
-            "itemprop"
+            f"; or name the head of its column, or the label before it{hint}, as people read "
+            f"them: columns: {{{columns}}}; or the element that holds it: form: {{{pair}}}, by its "
+            "name, id or itemprop"
         )
         kind = entity.fields[name].shape.name
         whole = "which nobody can tell", "give it a larger token shape"
@@ -105,14 +138,25 @@ def page_members(
     return members
 
 
-def tells_record(ident: IdPlace | None, body: BodyPlace | None, entity: Entity) -> bool:
-    """Whether a page says which record it shows: by a header field, or by a token in an element
-    that the rule names, of a shape that always tells its record.
+def _head(field: str) -> str:
+    """A likely head of a field, for a sentence."""
+    return field.replace("_", " ").capitalize()
+
+
+def tells_record(
+    ident: IdPlace | None, body: BodyPlace | None, heads: Mapping[str, str], entity: Entity
+) -> bool:
+    """Whether a page says which record it shows: by a header field, or by a token in an element,
+    or a column, that the rule names, of a shape that always tells its record.
     """
     if ident is not None and ident.source is IdSource.HEADER:
         return True
-    fields = {*body.form.values()} & entity.fields.keys() if body is not None else ()
-    return any(_tells(entity.fields[name]) for name in fields)
+    form = {*body.form.values()} if body is not None else set()
+    groups = [one & entity.fields.keys() for one in (form, {*heads.values()})]
+    small = [one for one in groups if any(needs_record(entity.fields[name].shape) for name in one)]
+    return any(groups) and all(
+        any(_tells(entity.fields[name]) for name in one) for one in small or filter(None, groups)
+    )
 
 
 def _tells(rule: FieldRule) -> bool:
@@ -136,7 +180,7 @@ def with_lone_tokens(
         if one.entity.name == entity.name and one.response.restore in _PAGES:
             named = {
                 name
-                for name in one.response.members.values()
+                for name in (*one.response.members.values(), *one.response.heads.values())
                 if needs_record(entity.fields[name].shape)
             }
             lone |= {*(one.response.only or entity.fields)} - named
@@ -193,9 +237,12 @@ def csv_columns(
     if section is None:
         return {}
     if section.value("restore") != Restore.CSV:
-        for name in ("columns", "formulas"):
-            if name in section and not restores_as(section):
-                faults.add(section.key(name), f"'{name}' goes with restore: csv; leave it out")
+        for name, kinds in (("columns", (Restore.HTML,)), ("formulas", ())):
+            if name in section and not restores_as(section, *kinds):
+                also = " or restore: html" if kinds else ""
+                faults.add(
+                    section.key(name), f"'{name}' goes with restore: csv{also}; leave it out"
+                )
         return {}
     at = section.key("restore")
     if "columns" not in section:

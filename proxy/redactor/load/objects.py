@@ -12,6 +12,7 @@ from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults
+from proxy.redactor.page_heads import label_of
 from proxy.redactor.request_rules import SUCCESS, Condition, EnvelopeRule
 from proxy.redactor.rules import (
     BodyPlace,
@@ -147,7 +148,8 @@ def _check_apart(one: Operation, other: Operation, at: Section, faults: RuleFaul
         )
     for name in sorted(_parameters(one) & _parameters(other)):
         faults.add(at.key("query"), f"the parameter '{name}' is one of another of the 'objects'")
-    for column in first.columns.keys() & second.columns.keys():
+    heads = [{*map(label_of, answer.heads)} for answer in (first, second)]
+    for column in (first.columns.keys() & second.columns.keys()) | (heads[0] & heads[1]):
         faults.add(at.key("response"), f"the column '{column}' is one of another of the 'objects'")
 
 

@@ -190,8 +190,8 @@ RESPONSE = Block(
         Key("restore", KeywordForm(tuple(Restore)), "answers of success: tokens are restored where the rule names a place; "
             "`anywhere`, in a page or another text, every token wherever it stands, whoever it belongs to; "
             "`html` and `text`, in a page or a plain text, those of the record that `id` names, or where it names none "
-            "those of the entity; in a page `form` says which elements hold a small token; `csv`, in the `columns` of an export", "named"),
-        Key("columns", MapOf(_FIELD, "column name"), "with `restore: csv`, the columns that hold a field, by their names in the first line"),
+            "those of the entity; in a page `columns` and `form` say where a small token stands; `csv`, in the `columns` of an export", "named"),
+        Key("columns", MapOf(_FIELD, "column name"), "with `restore: csv`, the columns that hold a field, by their names in the first line; with `restore: html`, [tables and labels](#pages-and-errors) of a page: the heads of columns, and what stands before a value, such as `Born` for `<th>Born</th><td>`, `<dt>Born</dt><dd>` and `<strong>Born:</strong>`; letter case, and signs at the ends, do not count"),
         Key("formulas", KeywordForm(("leave", "escape")), "with `restore: csv`, values that a spreadsheet would compute: `escape` writes an apostrophe before those that begin with `=`, `+`, `-`, `@`, a tab or a line end, apart from plain numbers", "leave"),
         Key("only", ListOf(_FIELD), "with `restore: html` or `text`, the fields that are restored; name them where a page shows no small token, such as a date", "all"),
         Key("websocket", SELECTOR, "a read: the request opens a WebSocket, and each message of the application is a JSON document with the object there", "no WebSocket"),

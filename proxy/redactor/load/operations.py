@@ -10,6 +10,7 @@ from proxy.redactor.load.answers import (
     csv_columns,
     is_form,
     only_fields,
+    page_heads,
     page_members,
     stream_kind,
     tells_record,
@@ -290,8 +291,8 @@ def _response(
         check_named(inner, answer_id, success, faults)
     only = only_fields(inner, entity, faults)
     single = is_single(id_place) or (verb is Verb.CREATE and sent is not None and is_form(sent))
-    single = single or (verb is Verb.READ and tells_record(answer_id, body, entity))
-    members = page_members(inner, body, (entity, only), single, faults)
+    heads = page_heads(inner, entity, faults)
+    single = single or (verb is Verb.READ and tells_record(answer_id, body, heads, entity))
     stream = stream_kind(inner, verb, faults)
     check_messages(section, faults)
     columns = csv_columns(inner, entity, verb, faults)
@@ -306,7 +307,8 @@ def _response(
         success[1],
         presumed=verb is not Verb.READ and (inner is None or "success" not in inner),
         restore=restore,
-        members=members,
+        members=page_members(inner, body, (entity, only, heads), single, faults),
+        heads=heads,
         only=only,
         stream=stream,
         columns=columns,

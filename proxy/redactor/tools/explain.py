@@ -286,7 +286,7 @@ def response_in_words(operation: Operation) -> dict[str, Any]:
         "only": sorted(rule.only),
         "members": dict(rule.members),
         **({"stream": str(rule.stream)} if rule.stream is not None else {}),
-        "columns": dict(rule.columns),
+        "columns": {**rule.columns, **rule.heads},
         "carriers": carriers_in_words(rule),
         **words_in(ResponseWords, rule),
         "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],

@@ -35,6 +35,7 @@ def test_a_page_restores_all_fields_unless_some_are_listed():
     )
 
 
+EXPORT = "{match: GET /c, read: contact, response: RESPONSE}"
 CARD = '{match: "GET /c/{id}", read: contact, response: RESPONSE}'
 
 
@@ -42,6 +43,14 @@ def test_a_page_names_the_elements_that_hold_small_tokens():
     text = CARD.replace("RESPONSE", "{restore: html, form: {birth: born, mail: email}}")
     rule = operation_of(text).response
     assert rule.members == {"birth": "born", "mail": "email"}
+
+
+def test_a_page_names_the_heads_of_its_tables_and_its_labels():
+    rule = operation_of(CARD.replace("RESPONSE", "{restore: html, columns: {Born: born}}")).response
+    assert (rule.heads, rule.columns, rule.in_parts) == ({"Born": "born"}, {}, False)
+    both = "{restore: html, columns: {Born: born, Mail: email}, form: {b: born, m: email}}"
+    rule = operation_of(EXPORT.replace("RESPONSE", both)).response
+    assert (rule.heads["Mail"], rule.members["m"]) == ("email", "email")
 
 
 def test_a_form_of_one_new_record_names_them_too():
@@ -70,6 +79,32 @@ def test_a_form_of_one_new_record_names_them_too():
             CARD.replace("RESPONSE", "{restore: html, only: [name], form: {birth: born}}"),
             "the page shows born in an element, and 'only' leaves it out; add born to 'only'",
         ),
+        (
+            CARD.replace("RESPONSE", "{restore: html}"),
+            "or the label before it, as people read them: columns: {Born: born}; or the element",
+        ),
+        (
+            EXPORT.replace("RESPONSE", "{restore: html, columns: {Born: born}}"),
+            "columns: {Born: born, Name: name}; or the element that holds it",
+        ),
+        (
+            EXPORT.replace("RESPONSE", "{restore: html, form: {b: born}, columns: {Name: name}}"),
+            "born has the token shape",
+        ),
+        (
+            CARD.replace("RESPONSE", "{restore: html, only: [name], columns: {Born: born}}"),
+            "'columns' names born, and 'only' leaves it out; add born to 'only'",
+        ),
+        (
+            CARD.replace("RESPONSE", '{restore: html, columns: {Born: born, "BORN:": name}}'),
+            "'BORN:' and 'Born' are the same head",
+        ),
+        (
+            CARD.replace("RESPONSE", '{restore: html, columns: {Born: born, "#": name}}'),
+            "'#' has no letter or digit",
+        ),
+        (CARD.replace("RESPONSE", "{restore: html, columns: {Born: bron}}"), "no field 'bron'"),
+        (CARD.replace("RESPONSE", "{restore: text, columns: {Born: born}}"), "'columns' goes with"),
         (PAGE.replace("RESPONSE", "{restore: html, only: [test]}"), "note has no field 'test'"),
         (
             CARD.replace("RESPONSE", "{restore: text, only: [name], form: {n: name}}"),
@@ -80,9 +115,6 @@ def test_a_form_of_one_new_record_names_them_too():
 )
 def test_what_cannot_be_told_from_other_data_is_a_fault(operation, text):
     assert text in " ".join(one.text for one in faults_of(with_operations(operation)))
-
-
-EXPORT = "{match: GET /c, read: contact, response: RESPONSE}"
 
 
 def test_an_export_says_which_column_holds_which_field():

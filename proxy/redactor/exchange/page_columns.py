@@ -1,0 +1,262 @@
+"""Small tokens of a page by the words above or before them: heads of columns, and labels.
+
+The record is that of the page, or the one that all tokens of a row are of. The head names the
+field, so a date is known in other manners of writing, too. A text that is none of the record's
+tokens there is no value: the application has made it of a token, or it is somebody else's. It is
+not shown (``untold_token``), for people would believe it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+
+from proxy.model.schema import NO_VALUE, Value
+from proxy.offload import SMALL, busy, give_way, run_in_thread
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.request_tokens import RequestText
+from proxy.redactor.message import Request, Response
+from proxy.redactor.page_heads import Headed, HeadedPlace, Run, headed_texts
+from proxy.redactor.pages import NamedText, text
+from proxy.redactor.restore import Edit
+from proxy.redactor.shown_dates import shown_like
+from proxy.tokenization import SHAPES
+from proxy.tokenization.base import TELLS_RECORD, Resolution, Tokenizer
+from proxy.tokenization.digits import NUMBER_IN_TEXT
+from proxy.vault.proxied import OpenRow, reveal_anywhere
+
+#: Places of a page that are read; those beyond are taken for those of nobody.
+_MOST: Final = 20_000
+
+
+class ColumnEdits(NamedTuple):
+    """The edits of the columns of a page, and what they show."""
+
+    edits: list[Edit]
+    fields: frozenset[str] = frozenset()
+    opened: Mapping[int, OpenRow] = {}  # never written
+
+
+async def headed(joined: BoundOperation, answer: Response) -> Headed:
+    """The places of a page that the rule names by their heads."""
+    heads, page = joined.plan.operation.response.heads, answer.body
+    if not heads:
+        return Headed([], set())
+    return await run_in_thread(len(page) > SMALL, headed_texts, page, heads)
+
+
+def as_texts(joined: BoundOperation, page: Headed) -> list[NamedText]:
+    """The texts of the places that hold small tokens."""
+    names = _telling(joined)
+    return [
+        NamedText(place.field, *run)
+        for place in page.places
+        for run in (*place.runs, *place.attributes)
+        if not _tells(place.field, run, names)
+    ]
+
+
+async def in_columns(
+    joined: BoundOperation, request: Request | None, answer: Response, began: int
+) -> tuple[list[Edit], bool]:
+    """The values of small tokens below heads, each by the record that its row is of; and whether
+    there is one.
+
+    Tokens that the caller wrote into the request tell nothing. ``began``: the time of the request.
+    Raises ``VaultError``.
+    """
+    page, telling = await headed(joined, answer), _telling(joined)
+    if request is None or not (page.places or page.unread):
+        return [], False
+    collection = joined.collection
+    texts = dict.fromkeys(one for place in page.places for one in _tokens(joined, place, telling))
+    words = RequestText(request)
+    own = {one for part in words.others([*texts]) for one in part}
+    records = (await reveal_anywhere(collection, own, telling, began)).opened.values()
+    parts = dict[int, list[HeadedPlace]]()
+    for place in page.places[:_MOST]:
+        parts.setdefault(place.part, []).append(place)
+    if words.full or len(page.places) > _MOST:
+        collection.observe("page_full")
+    columns = _Columns(joined, telling)
+    by_token = _by_token(records, telling)
+    for number, places in enumerate(parts.values()):
+        spots = {one for place in places for one in _tokens(joined, place, telling)} & own
+        columns.add(places, _owner(spots, by_token))
+        if number % 100 == 99 and busy():
+            await give_way()
+    columns.add(page.places[_MOST:], None)
+    shown = columns.done(page, answer.body, records)
+    if shown.fields:
+        await joined.audit.revealed_anywhere(answer.status, shown.opened, collection, shown.fields)
+    return shown.edits, bool(shown.fields)
+
+
+def of_record(
+    joined: BoundOperation,
+    page: tuple[Headed, bytes],
+    record: OpenRow | None,
+    values: Mapping[tuple[str, str], Value | None],
+) -> ColumnEdits:
+    """The values below heads and behind labels of a page about one record; ``None``: the vault
+    does not have it, and all stays.
+
+    ``values``: of its exact tokens, by field and token.
+    """
+    (places, body), telling = page, _telling(joined)
+    columns, parts = _Columns(joined, telling, values), dict[int, list[HeadedPlace]]()
+    if record is None:
+        return ColumnEdits([])
+    for place in places.places:
+        parts.setdefault(place.part, []).append(place)
+    for part in parts.values():
+        tokens = {one for place in part for one in _tokens(joined, place, telling)}
+        columns.add(part, record if tokens <= record.token_texts else None)
+    return columns.done(places, body, [record])
+
+
+def joined_edits(first: Iterable[Edit], second: Iterable[Edit]) -> list[Edit]:
+    """Both in order, without those of the second that touch one of the first."""
+    taken = sorted(first)
+    ends = [end for _, end, _ in taken]
+    more = [
+        one
+        for one in second
+        if (at := bisect_right(ends, one[0])) == len(taken) or taken[at][0] >= one[1]
+    ]
+    return sorted([*taken, *more])
+
+
+class _Columns:
+    """Collects the edits of one page."""
+
+    def __init__(
+        self,
+        joined: BoundOperation,
+        telling: AbstractSet[str],
+        values: Mapping[tuple[str, str], Value | None] | None = None,
+    ) -> None:
+        self._joined, self._telling, self._values = joined, telling, values or {}
+        self._edits, self._untold = list[Edit](), set[str]()
+        self._fields, self._opened = set[str](), dict[int, OpenRow]()
+
+    def add(self, places: Iterable[HeadedPlace], record: OpenRow | None) -> None:
+        """Add the places of one record; ``None``: nobody knows of which one."""
+        for place in places:
+            told = 0
+            for run in place.runs:
+                told += self._shows(place.field, run, record)
+            for run in place.attributes:
+                self._shows(place.field, run, record)
+            if not told:
+                self._hide(place, record)
+
+    def done(self, page: Headed, body: bytes, records: Iterable[OpenRow]) -> ColumnEdits:
+        """What was collected, with notices of what a page shows that is no value."""
+        heads = {*self._joined.plan.operation.response.heads.values()}
+        absent = heads - self._telling - {one.field for one in page.places}
+        tokens = [at for one in records if absent for at in one.values if at[0] in absent]
+        unread = page.unread | {name for name, token in tokens if token.encode() in body}
+        self._joined.notices.untold(self._joined.collection, self._untold | unread)
+        return ColumnEdits(self._edits, frozenset(self._fields), self._opened)
+
+    def _shows(self, field: str, run: Run, record: OpenRow | None) -> bool:
+        """Note the value of a token of the record; ``False`` where it is none."""
+        if record is None or _tells(field, run, self._telling):
+            return False
+        value = self._values.get((field, run.text)) or _value(record, field, run.text)
+        if value is None:
+            return False
+        if self._joined.view is not None:
+            value = self._joined.view.visible(field, value)
+        if value is not None:
+            self._edits.append((run.start, run.end, text(value.text)))
+            self._opened[record.row.rid] = record
+            self._fields |= {field} if value != NO_VALUE else set()
+        return True
+
+    def _hide(self, place: HeadedPlace, record: OpenRow | None) -> None:
+        """Show no value where a text may be a token, or be made of one."""
+        collection, view, field = self._joined.collection, self._joined.view, place.field
+        alike = SHAPES[collection.shapes[field].name].looks_like
+        if not alike or (view is not None and field in view.hidden):
+            return
+        if record is not None and field not in record.live.values:
+            return  # the vault has none: it is the application's own
+        field_of = collection.tokenizers[field]
+        runs = [run for run in place.runs if _may_be(field_of, run.text)]
+        self._untold |= {field} if runs else set()
+        if self._joined.notices.hides:
+            self._edits += [(run.start, run.end, b"") for run in runs]
+
+
+def _may_be(field: Tokenizer, shown: str) -> bool:
+    """Whether a text may be a token that only its record tells, or be made of one."""
+    if field.resolution not in TELLS_RECORD:
+        return field.resolution is Resolution.BY_RECORD and any(map(str.isdigit, shown))
+    indexed = field.resolution is Resolution.INDEXED and field.indexed(Value(shown))
+    return NUMBER_IN_TEXT.fullmatch(shown) is not None and not indexed and field.resembles(shown)
+
+
+def _value(record: OpenRow, field: str, shown: str) -> Value | None:
+    """The value of a text that is a token of the record in this field, in any manner of writing."""
+    value = record.values.get((field, shown))
+    if value is not None:
+        return value
+    for (name, token), one in record.values.items():
+        spelled = shown_like(shown, token, one.text) if name == field else None
+        if spelled is not None:
+            return NO_VALUE if one == NO_VALUE else Value(spelled)
+    return None
+
+
+def _telling(joined: BoundOperation) -> frozenset[str]:
+    """The fields of the entity whose tokens tell their record."""
+    shapes = joined.collection.tokenizers
+    return frozenset(name for name, one in shapes.items() if one.resolution in TELLS_RECORD)
+
+
+def _tells(field: str, run: Run, telling: AbstractSet[str]) -> bool:
+    """Whether a text may be a token that tells its record; a number may be a short one."""
+    return field in telling and NUMBER_IN_TEXT.fullmatch(run.text) is None
+
+
+def _tokens(joined: BoundOperation, place: HeadedPlace, telling: AbstractSet[str]) -> set[str]:
+    """What may be tokens that tell their record, in a place of such a field."""
+    if place.field not in telling:
+        return set()
+    shapes = joined.collection.tokenizers
+    whole = {run.text for run in place.runs if _tells(place.field, run, telling)}
+    patterns = {shapes[name].pattern for name in telling}
+    return {
+        one
+        for one in (
+            *whole,
+            *(
+                hit[0]
+                for pattern in patterns
+                for run in place.runs
+                for hit in pattern.finditer(run.text)
+            ),
+        )
+        if NUMBER_IN_TEXT.fullmatch(one) is None
+        and any(shapes[name].resembles(one) for name in telling)
+    }
+
+
+def _by_token(
+    records: Iterable[OpenRow], telling: AbstractSet[str]
+) -> Mapping[str, Sequence[OpenRow]]:
+    """The records that each token tells."""
+    owners = dict[str, list[OpenRow]]()
+    for record in records:
+        for token in {token for name, token in record.values if name in telling}:
+            owners.setdefault(token, []).append(record)
+    return owners
+
+
+def _owner(tokens: Collection[str], owners: Mapping[str, Sequence[OpenRow]]) -> OpenRow | None:
+    """The one record that all these tokens are of; those of nobody say nothing."""
+    sets = [{one.row.rid: one for one in owners[token]} for token in tokens if token in owners]
+    common = set.intersection(*map(set, sets)) if sets else set()
+    return sets[0][common.pop()] if len(common) == 1 else None

@@ -1,0 +1,169 @@
+from html import unescape
+
+from proxy.redactor.message import RawHeaders
+from proxy.redactor.views import View
+from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, member_form
+from tests.support.table import table
+
+FIELDS = (
+    "name: {kind: name}",
+    "email: {kind: email, token: {shape: email, same: true}}",
+    "born: {kind: date}",
+)
+HEADS = "columns: {Name: name, E-mail: email, Born: born}"
+LIST = f"{{match: GET /l, read: p, query: {{q: {{pass: true}}}}, response: {{restore: html, {HEADS}}}}}"
+PAGE = f'{{match: "GET /d/{{id}}", read: p, response: {{restore: html, {HEADS}}}}}'
+ANN = {"name": "Ann", "email": "ann@x.example", "born": "1931-02-27"}
+BO = {"name": "Bo", "email": "bo@x.example", "born": "1944-05-06"}
+HEAD = "<table><tr><th>Name<th>E-mail<th>Born<th>Joined"
+ROW = "<tr><td>{name}<td>{email}<td>{born}<td>2020-01-01"
+LABELS = "<p><strong>Born:</strong> {born}</p><h1>{name}</h1><p>2020-01-01</p>"
+
+
+async def shown(
+    one: Desk,
+    page: str,
+    match: str = "GET /l",
+    headers: RawHeaders = HTML,
+    view: View | None = None,
+) -> str:
+    call = await one.send(match, view=view)
+    return unescape((await call.answer(200, page.encode(), headers)).body.decode())
+
+
+async def people(*rules: str, more: str = "") -> tuple[Desk, dict[str, str], dict[str, str]]:
+    one = await desk(*USUAL, *rules, fields=FIELDS, more=more)
+    return one, await one.create(ANN), await one.create(BO, 2)
+
+
+def rows(*people: dict[str, str]) -> str:
+    return HEAD + "".join(ROW.format(**{"email": "", **one}) for one in people) + "</table>"
+
+
+async def test_each_row_of_a_table_shows_the_date_of_the_person_whose_tokens_it_has():
+    one, ann, bo = await people(LIST)
+    assert await shown(one, rows(ann, bo)) == rows(ANN, BO)
+    assert ["born"] in [line["fields"] for line in one.audit.lines[-2:]]
+    assert one.events["untold"] == 0
+    # one token is enough
+    assert await shown(one, rows({**bo, "name": ""})) == rows({**BO, "name": ""})
+
+
+@table(
+    ("row", "born"),
+    [
+        ({"born": "1950-01-01"}, ""),  # of nobody
+        ({"name": "", "email": ""}, ""),  # of nobody can tell whom
+        ({"email": "BO"}, ""),  # of two
+        ({"name": "Somebody", "email": ""}, ""),  # before adoption, or not: nobody knows
+        ({"born": "41 years"}, ""),  # made of the token
+        ({"born": "2 mars 1950"}, ""),
+        ({"born": "unknown"}, "unknown"),
+        ({"born": ""}, ""),
+    ],
+)
+async def test_a_row_never_shows_a_date_that_is_not_that_persons(row, born):
+    one, ann, bo = await people(LIST)
+    odd = {name: bo["email"] if text == "BO" else text for name, text in row.items()}
+    page = await shown(one, rows({**ann, **odd}))
+    assert page.endswith(f"<td>{born}<td>2020-01-01</table>")
+    assert one.events["untold"] == (born == "" and row["born"] != "" if "born" in row else 1)
+
+
+async def test_a_date_is_shown_in_the_manner_of_the_page():
+    one, ann, _ = await people(LIST, PAGE)
+    year, month, day = ann["born"].split("-")
+    page = await shown(one, rows({**ann, "born": f"{day}.{month}.{year}"}))
+    assert page == rows({**ANN, "born": "27.02.1931"})
+    page = await shown(one, f"<p>Born: {day}/{month}/{year}</p>", "GET /d/1")
+    assert page == "<p>Born: 27/02/1931</p>"
+
+
+async def test_a_page_of_one_record_shows_its_dates_behind_their_labels_and_nobody_elses():
+    one, ann, bo = await people(PAGE)
+    assert await shown(one, LABELS.format(**ann), "GET /d/1") == LABELS.format(**ANN)
+    # a relative's row on the page of this person, and a date that is not the record's
+    page = await shown(one, LABELS.format(**ann) + rows(bo), "GET /d/1")
+    assert page == LABELS.format(**ANN) + rows({**bo, "born": ""})
+    strange = LABELS.format(**{**ann, "born": bo["born"]})
+    assert await shown(one, strange, "GET /d/1") == LABELS.format(**{**ANN, "born": ""})
+    # one that the vault does not have: the application's own values
+    page = LABELS.format(name="Cy", born="1950-01-01")
+    assert await shown(one, page, "GET /d/3") == page
+
+
+async def test_cards_of_several_people_are_told_apart_by_their_labels():
+    one, ann, bo = await people(LIST)
+    card = "<div><p>Name: {name}</p><p>Born: {born}</p></div>"
+    cards = card.format(**ann) + card.format(**bo)
+    assert await shown(one, cards) == card.format(**ANN) + card.format(**BO)
+
+
+async def test_tokens_that_the_caller_wrote_itself_tell_no_person():
+    one, ann, _ = await people(LIST)
+    page = rows({**ann, "name": ""})
+    answer = await shown(one, page, f"GET /l?q={ann['email']}")
+    assert ann["born"] not in answer
+    assert ANN["born"] not in answer
+
+
+async def test_a_page_whose_head_is_called_otherwise_is_told():
+    one, ann, bo = await people(LIST, PAGE)
+    await shown(one, rows(ann, bo).replace("Born", "Date of birth"))
+    assert one.events["untold"] == 1
+    await shown(one, f"<p>Birthday: {ann['born']}</p>", "GET /d/1")
+    assert one.events["untold"] == 2
+    twice = rows(ann).replace("Joined", "Born")
+    assert ann["born"] in await shown(one, twice)
+    assert one.events["untold"] == 3
+
+
+async def test_who_wants_tokens_shown_where_nobody_can_tell_gets_them():
+    one, ann, _ = await people(LIST, more="on_error: {untold_token: leave}")
+    page = rows({**ann, "name": "", "email": ""})
+    assert await shown(one, page) == page
+
+
+async def test_a_view_that_masks_is_shown_the_mask_and_one_of_tokens_the_token():
+    views = "views: [{who: [clerk], p: mask}, {who: [robot], p: token}]"
+    one = await desk(*USUAL, LIST, fields=FIELDS, more=views)
+    call = await one.send("POST /p", ANN, view=one.view("clerk"))
+    await call.answer(201, {"id": 1})
+    assert "<td>1931-**-**<td>" in await shown(one, rows(call.json), view=one.view("clerk"))
+    assert await shown(one, rows(call.json), view=one.view("robot")) == rows(call.json)
+
+
+async def test_a_date_in_markup_and_attributes_is_written_as_text():
+    one, ann, _ = await people(LIST)
+    page = "<table><tr><th>Name<th>Born<tr><td><a href=/p/1>{name}</a><td data-order='{born}'><time datetime={born}>{born}</time></table>"
+    assert await shown(one, page.format(**ann)) == page.format(**ANN)
+
+
+async def test_a_form_that_is_shown_again_shows_what_was_sent():
+    rule = (
+        '{match: "POST /d/{id}", update: p, id: path id, request: {form: {born: born}}, '
+        "response: {restore: html, columns: {Born: born}}}"
+    )
+    one, _, _ = await people(rule)
+    call = await one.send("POST /d/1", member_form(born="1960-01-02"), FORM)
+    page = f"<p>Born: {call.form['born']}</p>"
+    assert unescape((await call.answer(422, page.encode(), HTML)).body.decode()) == (
+        "<p>Born: 1960-01-02</p>"
+    )
+
+
+async def test_elements_that_are_named_as_well_are_written_once():
+    rule = LIST.replace("columns:", "form: {born: born, name: name}, columns:")
+    one, ann, _ = await people(rule)
+    page = "<table><tr><th>Name<th>Born<tr><td itemprop=name>{name}<td itemprop=born>{born}</table>"
+    assert await shown(one, page.format(**ann)) == page.format(**ANN)
+
+
+async def test_a_thousand_rows_cost_as_many_looks_at_the_store_as_ten():
+    one, ann, bo = await people(LIST)
+    looks = list[int]()
+    for size in (5, 500):
+        del one.store.calls[:]
+        assert await shown(one, rows(*[ann, bo] * size)) == rows(*[ANN, BO] * size)
+        looks.append(len(one.store.calls))
+    assert looks[0] == looks[1]
