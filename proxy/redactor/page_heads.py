@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
 
 class HeadedPlace(NamedTuple):
-    """What stands below a head, or behind a label.
+    """Texts below a head, or behind a label.
 
     ``part``: the same number for what stands in one row of a table, or belongs to one record.
     ``attributes``: texts of its tags, for programs.
@@ -389,6 +389,6 @@ def _run(page: bytes, start: int, end: int) -> Run | None:
 
 
 def _count(page: bytes, at: tuple[int, int] | None) -> int:
-    """How many columns or rows a cell takes; 0, the rest of the group, as very many."""
+    """The columns or rows that a cell takes; 0, the rest of the group, as very many."""
     number = _COUNT.match(page[slice(*at)].decode("latin-1")) if at is not None else None
     return (int(number[1]) or _WIDEST) if number is not None else 1

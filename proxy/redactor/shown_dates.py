@@ -53,8 +53,8 @@ def _day(text: str) -> dt.date | None:
 
 
 def _roles(pieces: list[str], day: dt.date) -> Iterator[str]:
-    """What each piece of a date is, if it is that day: ``y``, ``m``, ``d``, a word of these, or
-    what stands behind the day.
+    """The role of each piece of a date, if it is that day: ``y``, ``m``, ``d``, a word of these, or
+    an ending of the day.
     """
     numbers = [one for one in pieces if one.isdigit()]
     words = [one for one in pieces if not one.isdigit()]
@@ -70,7 +70,7 @@ def _roles(pieces: list[str], day: dt.date) -> Iterator[str]:
 
 
 def _word(word: str, day: dt.date) -> str | None:
-    """What a word of a date is; ``None`` where it is none of this day."""
+    """The role of a word of a date; ``None`` where it is none of this day."""
     lower = word.lower()
     if lower in _names(_MONTHS[day.month - 1]):
         return "M"

@@ -49,10 +49,10 @@ def as_texts(joined: BoundOperation, page: Headed) -> list[NamedText]:
     """The texts of the places that hold small tokens."""
     names = _telling(joined)
     return [
-        NamedText(place.field, *run)
-        for place in page.places
-        for run in (*place.runs, *place.attributes)
-        if not _tells(place.field, run, names)
+        NamedText(spot.field, *run)
+        for spot in page.places
+        for run in (*spot.runs, *spot.attributes)
+        if not _tells(spot.field, run, names)
     ]
 
 
@@ -69,27 +69,29 @@ async def in_columns(
     if request is None or not (page.places or page.unread):
         return [], False
     collection = joined.collection
-    texts = dict.fromkeys(one for place in page.places for one in _tokens(joined, place, telling))
+    texts = dict.fromkeys(one for spot in page.places for one in _tokens(joined, spot, telling))
     words = RequestText(request)
     own = {one for part in words.others([*texts]) for one in part}
     records = (await reveal_anywhere(collection, own, telling, began)).opened.values()
     parts = dict[int, list[HeadedPlace]]()
-    for place in page.places[:_MOST]:
-        parts.setdefault(place.part, []).append(place)
+    for spot in page.places[:_MOST]:
+        parts.setdefault(spot.part, []).append(spot)
     if words.full or len(page.places) > _MOST:
         collection.observe("page_full")
     columns = _Columns(joined, telling)
     by_token = _by_token(records, telling)
     for number, places in enumerate(parts.values()):
-        spots = {one for place in places for one in _tokens(joined, place, telling)} & own
+        spots = {one for spot in places for one in _tokens(joined, spot, telling)} & own
         columns.add(places, _owner(spots, by_token))
         if number % 100 == 99 and busy():
             await give_way()
     columns.add(page.places[_MOST:], None)
-    shown = columns.done(page, answer.body, records)
-    if shown.fields:
-        await joined.audit.revealed_anywhere(answer.status, shown.opened, collection, shown.fields)
-    return shown.edits, bool(shown.fields)
+    result = columns.done(page, answer.body, records)
+    if result.fields:
+        await joined.audit.revealed_anywhere(
+            answer.status, result.opened, collection, result.fields
+        )
+    return result.edits, bool(result.fields)
 
 
 def of_record(
@@ -107,10 +109,10 @@ def of_record(
     columns, parts = _Columns(joined, telling, values), dict[int, list[HeadedPlace]]()
     if record is None:
         return ColumnEdits([])
-    for place in places.places:
-        parts.setdefault(place.part, []).append(place)
+    for spot in places.places:
+        parts.setdefault(spot.part, []).append(spot)
     for part in parts.values():
-        tokens = {one for place in part for one in _tokens(joined, place, telling)}
+        tokens = {one for spot in part for one in _tokens(joined, spot, telling)}
         columns.add(part, record if tokens <= record.token_texts else None)
     return columns.done(places, body, [record])
 
@@ -142,17 +144,17 @@ class _Columns:
 
     def add(self, places: Iterable[HeadedPlace], record: OpenRow | None) -> None:
         """Add the places of one record; ``None``: nobody knows of which one."""
-        for place in places:
-            told = 0
-            for run in place.runs:
-                told += self._shows(place.field, run, record)
-            for run in place.attributes:
-                self._shows(place.field, run, record)
-            if not told:
-                self._hide(place, record)
+        for spot in places:
+            hits = 0
+            for run in spot.runs:
+                hits += self._shows(spot.field, run, record)
+            for run in spot.attributes:
+                self._shows(spot.field, run, record)
+            if not hits:
+                self._hide(spot, record)
 
     def done(self, page: Headed, body: bytes, records: Iterable[OpenRow]) -> ColumnEdits:
-        """What was collected, with notices of what a page shows that is no value."""
+        """The edits, with notices of what a page shows that is no value."""
         heads = {*self._joined.plan.operation.response.heads.values()}
         absent = heads - self._telling - {one.field for one in page.places}
         tokens = [at for one in records if absent for at in one.values if at[0] in absent]
@@ -175,36 +177,38 @@ class _Columns:
             self._fields |= {field} if value != NO_VALUE else set()
         return True
 
-    def _hide(self, place: HeadedPlace, record: OpenRow | None) -> None:
+    def _hide(self, spot: HeadedPlace, record: OpenRow | None) -> None:
         """Show no value where a text may be a token, or be made of one."""
-        collection, view, field = self._joined.collection, self._joined.view, place.field
+        collection, view, field = self._joined.collection, self._joined.view, spot.field
         alike = SHAPES[collection.shapes[field].name].looks_like
         if not alike or (view is not None and field in view.hidden):
             return
         if record is not None and field not in record.live.values:
             return  # the vault has none: it is the application's own
         field_of = collection.tokenizers[field]
-        runs = [run for run in place.runs if _may_be(field_of, run.text)]
+        runs = [run for run in spot.runs if _may_be(field_of, run.text)]
         self._untold |= {field} if runs else set()
         if self._joined.notices.hides:
             self._edits += [(run.start, run.end, b"") for run in runs]
 
 
-def _may_be(field: Tokenizer, shown: str) -> bool:
+def _may_be(field: Tokenizer, written: str) -> bool:
     """Whether a text may be a token that only its record tells, or be made of one."""
     if field.resolution not in TELLS_RECORD:
-        return field.resolution is Resolution.BY_RECORD and any(map(str.isdigit, shown))
-    indexed = field.resolution is Resolution.INDEXED and field.indexed(Value(shown))
-    return NUMBER_IN_TEXT.fullmatch(shown) is not None and not indexed and field.resembles(shown)
+        return field.resolution is Resolution.BY_RECORD and any(map(str.isdigit, written))
+    indexed = field.resolution is Resolution.INDEXED and field.indexed(Value(written))
+    return (
+        NUMBER_IN_TEXT.fullmatch(written) is not None and not indexed and field.resembles(written)
+    )
 
 
-def _value(record: OpenRow, field: str, shown: str) -> Value | None:
+def _value(record: OpenRow, field: str, written: str) -> Value | None:
     """The value of a text that is a token of the record in this field, in any manner of writing."""
-    value = record.values.get((field, shown))
+    value = record.values.get((field, written))
     if value is not None:
         return value
     for (name, token), one in record.values.items():
-        spelled = shown_like(shown, token, one.text) if name == field else None
+        spelled = shown_like(written, token, one.text) if name == field else None
         if spelled is not None:
             return NO_VALUE if one == NO_VALUE else Value(spelled)
     return None
@@ -221,12 +225,12 @@ def _tells(field: str, run: Run, telling: AbstractSet[str]) -> bool:
     return field in telling and NUMBER_IN_TEXT.fullmatch(run.text) is None
 
 
-def _tokens(joined: BoundOperation, place: HeadedPlace, telling: AbstractSet[str]) -> set[str]:
-    """What may be tokens that tell their record, in a place of such a field."""
-    if place.field not in telling:
+def _tokens(joined: BoundOperation, spot: HeadedPlace, telling: AbstractSet[str]) -> set[str]:
+    """Texts that may be tokens that tell their record, in a place of such a field."""
+    if spot.field not in telling:
         return set()
     shapes = joined.collection.tokenizers
-    whole = {run.text for run in place.runs if _tells(place.field, run, telling)}
+    whole = {run.text for run in spot.runs if _tells(spot.field, run, telling)}
     patterns = {shapes[name].pattern for name in telling}
     return {
         one
@@ -235,7 +239,7 @@ def _tokens(joined: BoundOperation, place: HeadedPlace, telling: AbstractSet[str
             *(
                 hit[0]
                 for pattern in patterns
-                for run in place.runs
+                for run in spot.runs
                 for hit in pattern.finditer(run.text)
             ),
         )

@@ -326,16 +326,18 @@ async def _stored_in_elements(
         await joined.decide(keep(joined.collection, [one for _, one in revealed.loose], began))
     view = joined.view
     record = revealed.rows[0] or home
-    shown = of_record(joined, (heads, answer.body), record, dict(zip(places, stored, strict=True)))
+    columns = of_record(
+        joined, (heads, answer.body), record, dict(zip(places, stored, strict=True))
+    )
     values = [
         (one, value if view is None or value is None else view.visible(one.field, value))
         for one, value in zip(named[: -len(below) or None], stored, strict=False)
     ]
     fields = frozenset(one.field for one, value in values if value not in (None, NO_VALUE))
-    if fields := fields | shown.fields:
+    if fields := fields | columns.fields:
         await joined.audit.revealed(answer.status, keys, fields, opened)
     edits = [(one.start, one.end, text(value.text)) for one, value in values if value is not None]
-    return Elements(joined_edits(edits, shown.edits), bool(fields))
+    return Elements(joined_edits(edits, columns.edits), bool(fields))
 
 
 def _with_tokens_inside(
