@@ -68,10 +68,8 @@ from proxy.redactor.json import text as json_text
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.load import parsers, sources
 from proxy.redactor.message import Request
-from proxy.redactor.page_heads import headed_texts
 from proxy.redactor.search import expressions
 from proxy.redactor.select import Selection
-from proxy.redactor.shown_dates import shown_like
 from proxy.redactor.words import DocumentKind
 from proxy.storage.postgres.address import parse_address
 from proxy.telemetry import tracing
@@ -454,11 +452,6 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "redactor.pages:acting": lambda text: list(html.acting(_bytes(text))),
     "redactor.pages:acting wide": lambda text: list(html.acting(_bytes(text), wide=True)),
     "redactor.pages:named_texts": lambda text: list(html.named_texts(_bytes(text), {"a": "f"})),
-    "redactor.page_heads:headed_texts": lambda text: headed_texts(_bytes(text), {"a": "f"}),
-    "redactor.page_heads:headed_texts table": lambda text: headed_texts(
-        b"<table><th>a<tr><td colspan=9 rowspan=9>" + _bytes(text), {"a": "f"}
-    ),
-    "redactor.shown_dates:shown_like": lambda text: shown_like(text, "1984-03-02", "1931-12-21"),
     "redactor.message:canonical_uuid": message.canonical_uuid,
     "redactor.words": _words,
     "redactor.restore:json": _restored(restore.EscapingKinds.JSON),

@@ -114,14 +114,7 @@ def page_members(
     hint += "" if single else " (where the address has the id, write id: path id)"
     in_places = {*members.values(), *heads.values()}
     for name in sorted(unclear - in_places if single else unclear):
-        fields_of = name, *telling[:1]
-        pair = ", ".join(f"{one}: {one}" for one in fields_of)
-        columns = ", ".join(f"{_head(one)}: {one}" for one in fields_of)
-        way = (
-            f"; or name the head of its column, or the label before it{hint}, as people read "
-            f"them: columns: {{{columns}}}; or the element that holds it: form: {{{pair}}}, by its "
-            "name, id or itemprop"
-        )
+        way = _way((name, *telling[:1]), hint)
         kind = entity.fields[name].shape.name
         whole = "which nobody can tell", "give it a larger token shape"
         digits = (
@@ -138,9 +131,15 @@ def page_members(
     return members
 
 
-def _head(field: str) -> str:
-    """A likely head of a field, for a sentence."""
-    return field.replace("_", " ").capitalize()
+def _way(fields: Sequence[str], hint: str) -> str:
+    """The end of a sentence that says how the places of fields in a page are named."""
+    pairs = ", ".join(f"{one}: {one}" for one in fields)
+    columns = ", ".join(f"{one.replace('_', ' ').capitalize()}: {one}" for one in fields)
+    return (
+        f"; or name the head of its column, or the label before it{hint}, as people read them: "
+        f"columns: {{{columns}}}; or the element that holds it: form: {{{pairs}}}, by its name, id "
+        "or itemprop"
+    )
 
 
 def tells_record(
