@@ -11,8 +11,10 @@ does not contain the master key.
 import asyncio
 import base64
 import contextlib
+import fcntl
 import io
 import os
+import shutil
 import tarfile
 import tempfile
 import time
@@ -56,6 +58,8 @@ DATABASE: Final = "vault.db"
 _OWNER: Final = "files/owner"
 #: Snapshots after which an object that each of them names, and that is not there, counts as lost.
 _ROUNDS: Final = 4
+#: In the folder of a running command, which has it locked.
+_LOCK: Final = "lock"
 #: Bytes of the tar that are sealed in one go.
 TAR_PIECE: Final = 1 << 20
 
@@ -159,21 +163,37 @@ def _not_writable(target: BackupPath) -> Iterator[None]:
 def _new_file(target: BackupPath) -> Iterator[tuple[BinaryIO, Path]]:
     """A draft that becomes the file durably, and a scratch folder."""
     if isinstance(target, BucketPath):
-        with tempfile.TemporaryDirectory() as scratch, target.create() as file:
-            yield file, Path(scratch)
+        with scratch_folder("backup", None) as scratch, target.create() as file:
+            yield file, scratch
         return
-    draft = target.with_name(f".{target.name}.part")
-    with tempfile.TemporaryDirectory(prefix=".domicile-backup-", dir=target.parent) as scratch:
-        try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                yield file, Path(scratch)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-            flush_folder(target.parent)
-        finally:
-            draft.unlink(missing_ok=True)
+    with scratch_folder("backup", target.parent) as scratch:
+        draft = scratch / "draft"
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file, scratch
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+        flush_folder(target.parent)
+
+
+@contextlib.contextmanager
+def scratch_folder(purpose: str, parent: Path | None) -> Iterator[Path]:
+    """A folder for the time of a command, in ``parent`` or that for temporary files.
+
+    Those of commands that were killed are removed first: each is as large as a vault. A running
+    command has its own one locked.
+    """
+    prefix = f".domicile-{purpose}-"
+    above = Path(tempfile.gettempdir()) if parent is None else parent
+    for left in above.glob(f"{prefix}*/{_LOCK}"):
+        with contextlib.suppress(OSError), left.open("rb+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left.parent, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=above) as name:
+        with Path(name, _LOCK).open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(name)
 
 
 class _Sealed:

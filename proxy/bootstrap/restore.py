@@ -8,7 +8,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
@@ -23,6 +23,7 @@ from proxy.bootstrap.backup import (
     BackupPath,
     ByteCount,
     read_head,
+    scratch_folder,
 )
 from proxy.bootstrap.offline import stopped_vaults
 from proxy.bootstrap.open_vault import has_vault, key_source
@@ -71,8 +72,7 @@ def restore_backup(
         _refuse_occupied(settings)
     above = (settings.store.file or settings.data / DATABASE).parents
     parent = None if check else next(folder for folder in above if folder.is_dir())
-    with tempfile.TemporaryDirectory(prefix=".domicile-restore-", dir=parent) as name:
-        scratch = Path(name)
+    with _not_writable(parent), scratch_folder("restore", parent) as scratch:
         content = _unpack(settings, source, scratch, progress)
         staged = replace(
             settings,
@@ -85,6 +85,20 @@ def restore_backup(
             _refuse_occupied(settings)
             findings.restored = _put(settings, scratch)
     return findings
+
+
+@contextmanager
+def _not_writable(parent: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        above = parent or f"{tempfile.gettempdir()} (TMPDIR)"
+        place = error.filename2 or error.filename or f"a folder in {above}"
+        reason = error.strerror or error
+        raise VaultError(
+            Code.NOT_WRITABLE,
+            f"The backup cannot be unpacked to {place} ({reason}): make room there, and try again.",
+        ) from error
 
 
 def _open(source: BackupPath, aead: StreamAead, head: BackupHead) -> BinaryIO:
@@ -172,15 +186,25 @@ async def _verify(staged: Settings, content: BackupContent) -> RestoreFindings:
 
 
 def _occupied(settings: Settings) -> list[str]:
-    paths = filter(None, (settings.store.file, settings.files.folder, settings.audit.folder))
-    labels = [
-        str(path) for path in paths if path.is_file() or (path.is_dir() and any(path.iterdir()))
-    ]
+    file = settings.store.file
+    # SQLite would apply the log of another database to the restored one; an empty one is left by
+    # those who read
+    logs = [file.with_name(f"{file.name}{end}") for end in ("-wal", "-journal")] if file else []
+    logs = [log for log in logs if log.exists() and log.stat().st_size]
+    paths = filter(None, (file, *logs, settings.files.folder, settings.audit.folder))
+    labels = [str(path) for path in paths if _holds_something(path)]
     if settings.store.file is None and has_vault(settings):
         labels.append(settings.store.label)
     if settings.files.folder is None and asyncio.run(_mark(settings)) is not None:
         labels.append(settings.files.label)
     return labels
+
+
+def _holds_something(path: Path) -> bool:
+    """Whether a file is there, or a folder with more than a new volume has."""
+    if path.is_dir():
+        return any(one.name != "lost+found" for one in path.iterdir())
+    return path.is_file()
 
 
 async def _mark(settings: Settings) -> str | None:
@@ -220,16 +244,28 @@ def _put(settings: Settings, scratch: Path) -> list[Path | str]:
     if settings.store.file is not None:
         moves.append((scratch / DATABASE, settings.store.file))
     for unpacked, target in moves:
+        if target == settings.store.file:
+            os.sync()  # what was copied to other volumes
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if target.is_dir():
-            target.rmdir()  # empty, as was looked at before
-        shutil.move(unpacked, target)
-        flush_folder(target.parent)
+        _move(unpacked, target)
         restored.append(target)
     if settings.store.file is None:
         asyncio.run(_fill(embedded_store(scratch / DATABASE), settings.store))
         restored.append(settings.store.label)
     return restored
+
+
+def _move(unpacked: Path, target: Path) -> None:
+    """Move a file, or a folder: to the root of a volume, which cannot be replaced, its content."""
+    if os.path.ismount(target):
+        for path in unpacked.iterdir():
+            shutil.move(path, target / path.name)
+        flush_folder(target)
+        return
+    if target.is_dir():
+        target.rmdir()  # empty, as was looked at before
+    shutil.move(unpacked, target)
+    flush_folder(target.parent)
 
 
 async def _upload(unpacked: FileSettings, files: FileSettings) -> None:

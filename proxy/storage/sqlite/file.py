@@ -239,8 +239,8 @@ def refuse_new(path: Path) -> None:
     if path.with_name(f"{path.name}-wal").exists():
         raise VaultError(
             Code.BAD_STORE,
-            f"There is a log beside {path} but no database: put the database back, or restore a "
-            "backup.",
+            f"There is a log beside {path} but no database: put the database back, or move the log "
+            "away and restore a backup.",
         )
     nearest = next(folder for folder in path.parents if os.path.lexists(folder))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):

@@ -1,6 +1,8 @@
 import base64
+import fcntl
 import io
 import os
+import resource
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -55,6 +57,56 @@ def test_a_vault_that_is_there_is_never_overwritten(settings, backup):
         restore_backup(settings, backup, silent)
     assert settings.store.file.read_bytes() == b"somebody's vault"
     assert restore_backup(settings, backup, silent, check=True).sound
+
+
+def test_the_log_of_a_database_that_is_gone_is_not_applied_to_the_restored_one(settings, backup):
+    """As it stands after ``kill -9``; SQLite would mix the two databases."""
+    log = settings.store.file.with_name(f"{settings.store.file.name}-wal")
+    log.write_bytes(b"of later commits")
+    with pytest.raises(VaultError, match=r"There is something at .*-wal") as refused:
+        restore_backup(settings, backup, silent)
+    assert refused.value.code is Code.BAD_STORE
+    assert not settings.store.file.exists()
+    log.unlink()
+    assert restore_backup(settings, backup, silent).sound
+
+
+def test_a_volume_of_its_own_takes_what_is_restored(settings, backup, monkeypatch):
+    """Its root cannot be replaced, and has a folder of the file system."""
+    (settings.files.folder / "lost+found").mkdir(parents=True)
+    before = settings.files.folder.stat().st_ino
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == settings.files.folder)
+    assert restore_backup(settings, backup, silent).sound
+    assert settings.files.folder.stat().st_ino == before
+    assert list(settings.files.folder.glob("owner"))
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_disk_without_room_is_told_and_the_restore_works_once_there_is_some(
+    settings: Settings, backup: Path, check: bool
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(VaultError, match=r"cannot be unpacked to .*make room") as refused:
+            restore_backup(settings, backup, silent, check=check)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert refused.value.code is Code.NOT_WRITABLE
+    assert not list(settings.data.glob(".domicile-restore-*"))
+    assert restore_backup(settings, backup, silent, check=check).sound
+
+
+def test_what_a_killed_command_has_left_goes_and_a_running_one_keeps_its_own(settings, backup):
+    running, killed = (settings.data / f".domicile-restore-{name}" for name in ("a", "b"))
+    for folder in (running, killed):
+        folder.mkdir()
+        (folder / "lock").touch()
+        (folder / "vault.db").write_bytes(b"as large as a vault")
+    with (running / "lock").open("rb+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert restore_backup(settings, backup, silent).sound
+    assert list(settings.data.glob(".domicile-restore-*")) == [running]
 
 
 @pytest.mark.parametrize(("change", "code"), [
