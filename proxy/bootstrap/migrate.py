@@ -7,14 +7,13 @@ nothing on the source (``refuse_moving``); so no write is lost, or made on both 
 """
 
 import asyncio
-import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
+from proxy.bootstrap.backup import scratch_folder
 from proxy.bootstrap.offline import OfflineChanges, open_offline
 from proxy.bootstrap.open_vault import refuse_no_vault
 from proxy.config import FileSettings, Settings, StoreSettings
@@ -166,8 +165,8 @@ class Move:
     async def _round(self, target: OpenStore, progress: MoveProgress) -> Counter[str]:
         engine, location = engine_of(self._settings.store.uri)
         file = self._settings.store.file
-        with tempfile.TemporaryDirectory(dir=None if file is None else file.parent) as scratch:
-            async with engine.snapshot(location, Path(scratch)) as source:
+        with scratch_folder("migrate", None if file is None else file.parent) as scratch:
+            async with engine.snapshot(location, scratch) as source:
                 return await copy_vault(source, target, progress)
 
     async def _copy_objects(

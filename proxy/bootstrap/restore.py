@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
 from proxy.audit import log_segments
 from proxy.bootstrap.audit import auditor
@@ -26,7 +26,7 @@ from proxy.bootstrap.backup import (
     scratch_folder,
 )
 from proxy.bootstrap.offline import stopped_vaults
-from proxy.bootstrap.open_vault import has_vault, key_source
+from proxy.bootstrap.open_vault import has_vault, key_source, peek_notes
 from proxy.config import FileSettings, Settings, StoreSettings, embedded_files, embedded_store
 from proxy.crypto.stream import SealedReader, StreamAead
 from proxy.errors import Code, VaultError
@@ -38,6 +38,9 @@ from proxy.storage import open_store
 from proxy.storage.notes import NoteWrite
 from proxy.storage.transfer import INCOMING, copy_vault, verify_copy
 from proxy.vault.maintenance import VaultFindings, verify_vault
+
+#: Note of a database that is being filled.
+_FROM_BACKUP: Final = b"a backup"
 
 
 @dataclass
@@ -193,7 +196,7 @@ def _occupied(settings: Settings) -> list[str]:
     logs = [log for log in logs if log.exists() and log.stat().st_size]
     paths = filter(None, (file, *logs, settings.files.folder, settings.audit.folder))
     labels = [str(path) for path in paths if _holds_something(path)]
-    if settings.store.file is None and has_vault(settings):
+    if settings.store.file is None and has_vault(settings) and not _is_unfinished(settings):
         labels.append(settings.store.label)
     if settings.files.folder is None and asyncio.run(_mark(settings)) is not None:
         labels.append(settings.files.label)
@@ -205,6 +208,11 @@ def _holds_something(path: Path) -> bool:
     if path.is_dir():
         return any(one.name != "lost+found" for one in path.iterdir())
     return path.is_file()
+
+
+def _is_unfinished(settings: Settings) -> bool:
+    """Whether a restore to that database was cut off: the next one goes on with it."""
+    return peek_notes(settings).get(INCOMING) == _FROM_BACKUP
 
 
 async def _mark(settings: Settings) -> str | None:
@@ -285,7 +293,8 @@ async def _fill(unpacked: StoreSettings, store: StoreSettings) -> None:
         source, target = await open_store(unpacked.uri), await open_store(store.uri)
         for opened in (source, target):
             stack.push_async_callback(opened.close)
-        await target.write_notes([NoteWrite(INCOMING, b"a backup", None)])
+        before = (await target.read_notes((INCOMING,))).get(INCOMING)
+        await target.write_notes([NoteWrite(INCOMING, _FROM_BACKUP, before)])
         await copy_vault(source, target, lambda _part, _count: None)
         await verify_copy(source, target, lambda _part, _count: None)
-        await target.write_notes([NoteWrite(INCOMING, None, b"a backup")])
+        await target.write_notes([NoteWrite(INCOMING, None, _FROM_BACKUP)])

@@ -139,6 +139,15 @@ async def test_a_running_instance_is_copied_from_and_not_cut_over(settings, tmp_
         await owner.close()
 
 
+async def test_the_snapshot_of_a_move_that_was_killed_goes_with_the_next_one(settings, tmp_path):
+    left = settings.data / ".domicile-migrate-killed"
+    left.mkdir()
+    (left / "lock").touch()
+    (left / "vault.db").write_bytes(b"as large as the vault")
+    await to(settings, tmp_path / "new").copy(silent)
+    assert not list(settings.data.glob(".domicile-migrate-*"))
+
+
 async def test_a_move_to_where_the_vault_is_is_refused(settings, tmp_path):
     with pytest.raises(VaultError) as refused:
         to(settings, settings.data)

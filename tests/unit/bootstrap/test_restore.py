@@ -6,6 +6,7 @@ import resource
 import shutil
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,9 @@ import pytest
 from proxy.bootstrap.backup import make_backup, read_head
 from proxy.bootstrap.open_vault import key_source
 from proxy.bootstrap.restore import restore_backup
-from proxy.config import Settings
+from proxy.config import Settings, embedded_files, parsers
 from proxy.errors import Code, VaultError
+from tests.support.postgres import fresh_address
 from tests.unit.bootstrap.test_backup import settings
 
 __all__ = ["settings"]
@@ -107,6 +109,20 @@ def test_what_a_killed_command_has_left_goes_and_a_running_one_keeps_its_own(set
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert restore_backup(settings, backup, silent).sound
     assert list(settings.data.glob(".domicile-restore-*")) == [running]
+
+
+def test_a_restore_to_a_server_that_was_cut_off_goes_on(settings, backup, monkeypatch, tmp_path):
+    place = parsers.store(fresh_address())
+    elsewhere = replace(settings, store=place, files=embedded_files(tmp_path / "files"))
+    with monkeypatch.context() as cut:
+        cut.setattr("proxy.bootstrap.restore.verify_copy", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            restore_backup(elsewhere, backup, silent)
+    for folder in (elsewhere.files.folder, elsewhere.audit.folder):
+        shutil.rmtree(folder, ignore_errors=True)
+    assert restore_backup(elsewhere, backup, silent).sound
+    with pytest.raises(VaultError, match="a restore overwrites nothing"):
+        restore_backup(elsewhere, backup, silent)
 
 
 @pytest.mark.parametrize(("change", "code"), [
