@@ -96,11 +96,11 @@ def _not_writable(parent: Path | None) -> Iterator[None]:
         yield
     except OSError as error:
         above = parent or f"{tempfile.gettempdir()} (TMPDIR)"
-        place = error.filename2 or error.filename or f"a folder in {above}"
-        reason = error.strerror or error
+        target = error.filename2 or error.filename or f"a folder in {above}"
+        why = error.strerror or error
         raise VaultError(
             Code.NOT_WRITABLE,
-            f"The backup cannot be unpacked to {place} ({reason}): make room there, and try again.",
+            f"The backup cannot be unpacked to {target} ({why}): make room there, and try again.",
         ) from error
 
 
