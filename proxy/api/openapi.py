@@ -31,7 +31,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import Field, FieldType, Schema
 from proxy.net.problem import problem
-from proxy.tokenization.strategy import strategy_names
+from proxy.tokenization import strategy_names
 
 DocumentPart = dict[str, Any]  #: a JSON Schema, or another part of the document
 

@@ -7,20 +7,28 @@ are computed from normal forms (``normalize``). A further shape is a file and a 
 ``base``, ``normalize``, ``mask``, ``fallback``.
 """
 
+import re
 from collections.abc import Mapping
+from typing import Final, NamedTuple
 
+from proxy.model.schema import Value
 from proxy.tokenization import constant, date, digits, mask, sealed, template
-from proxy.tokenization.base import Parser, Shape
+from proxy.tokenization.base import Parser, Resolution, Shape, Tokenizer, TokenKeys
 from proxy.tokenization.common import write32, write62
 from proxy.tokenization.normalize import FIELD_KINDS
 
 __all__ = [
     "DEFAULT_SHAPE",
+    "DTK_FORMAT",
     "FIELD_KINDS",
     "PERSISTENT",
     "SHAPES",
     "SYNONYMS",
+    "Rehasher",
+    "Strategy",
     "make_shape",
+    "strategy",
+    "strategy_names",
     "write32",
     "write62",
 ]
@@ -92,3 +100,85 @@ def make_shape(name: str, options: Mapping[str, object]) -> Shape:
     if parser is None:
         raise ValueError(f"there is no token shape {name!r}; the shapes are {', '.join(SHAPES)}")
     return parser(options)
+
+
+# Strategies of a rehash: a token shape under its service name, with the kind of value that it is
+# meant for (specification, "Rehash").
+#
+# The tokens of a rehash are stored outside the vault, so they carry no record and are not looked
+# up: a shape that would carry its record carries random numbers instead. The ``…Persistent`` names
+# are keyed functions of environment, field, the caller's key (``dtk``) and the normal form of the
+# value.
+
+#: The caller's own key of persistent strategies.
+DTK_FORMAT: Final = re.compile(r"[0-9A-Za-z]{96}", re.ASCII)
+
+#: Bytes drawn for the two numbers that stand in place of a record's in a token that is to be
+#: random: 8 and 4, all that it holds.
+_DRAWN: Final = 12
+
+
+def strategy_names() -> list[str]:
+    """Every name of a strategy: those of the service, and ours."""
+    return sorted({*SHAPES, *SYNONYMS, *PERSISTENT})
+
+
+class Strategy(NamedTuple):
+    """Shape and kind from which the new value of a field is made."""
+
+    shape: Shape
+    kind: str
+
+    def bind(self, keys: TokenKeys, region: str) -> "Rehasher":
+        """Return the function that makes the values of one field."""
+        return Rehasher(self.shape.bind(keys, self.kind, region), keys)
+
+
+class Rehasher:
+    """Makes new values of one field."""
+
+    __slots__ = ("_keys", "_tokenizer")
+
+    def __init__(self, tokenizer: Tokenizer, keys: TokenKeys) -> None:
+        self._tokenizer = tokenizer
+        self._keys = keys
+
+    def __call__(self, value: Value) -> Value:
+        """The new value. Raises ``VaultError(VALUE_UNFIT)``, which never shows the value."""
+        return self._tokenizer.mint(
+            value, *divmod(int.from_bytes(self._keys.random(_DRAWN), "big"), 1 << 32)
+        )
+
+    def findable(self, token: Value) -> bool:
+        """Whether this very token is large enough to be looked up."""
+        resolution = self._tokenizer.resolution
+        return resolution is Resolution.SEALED or (
+            resolution is Resolution.INDEXED and self._tokenizer.indexed(token)
+        )
+
+
+def strategy(name: str, options: Mapping[str, object]) -> Strategy:
+    """The strategy of that name; ``ValueError`` with a sentence that says what to write.
+
+    Besides the options of the shape there is ``kind``: the type of values, which decides what of
+    two spellings is one value.
+    """
+    if name not in strategy_names():
+        raise ValueError(
+            f"there is no strategy {_quoted(name)}; there are {', '.join(strategy_names())}"
+        )
+    if "same" in options:
+        raise ValueError(
+            "same is not said here: the strategies that give equal values equal tokens end in "
+            "Persistent"
+        )
+    own = {option: value for option, value in options.items() if option != "kind"}
+    shape = make_shape(name, own)
+    kind = options.get("kind", SHAPES[shape.name].kind)
+    if not isinstance(kind, str) or kind not in FIELD_KINDS:
+        raise ValueError(f"kind is one of {', '.join(FIELD_KINDS)}")
+    return Strategy(shape, kind)
+
+
+def _quoted(name: str) -> str:
+    return repr(name) if len(name) <= 64 and name.isprintable() else "of this name"

@@ -21,9 +21,8 @@ from proxy.crypto.master_key import MasterKey
 from proxy.crypto.stream import SEALED_CHUNK
 from proxy.model.record import RehashTokens
 from proxy.model.schema import Value
-from proxy.tokenization import PERSISTENT, SHAPES, make_shape
+from proxy.tokenization import PERSISTENT, SHAPES, make_shape, strategy
 from proxy.tokenization.normalize import FIELD_KINDS, normalize
-from proxy.tokenization.strategy import strategy
 from proxy.vault.body import RecordBody, TokenizedValue, pack, unpack
 from tests.support.table import table
 from tests.support.tree import ROOT

@@ -284,7 +284,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
         "p", {"actions": [], "external_acl": text}
     ),
     "tokenization.template": _bound_template,
-    "tokenization.strategy:strategy": lambda text: strategy.strategy(text, {"kind": text}),
+    "tokenization:strategy": lambda text: strategy(text, {"kind": text}),
     "vault.maintenance.rehash_rules:read_rules": _rehash,
     "vault.maintenance.rehash_rules:read_dtk": lambda text: read_dtk(text, ValueFaults(9)),
     "model.filter_reader:read_find": lambda text: filter_reader.read_find(

@@ -27,7 +27,7 @@ from proxy.model.values import step
 from proxy.storage.changes import Change, Reindex, Replace
 from proxy.storage.query import All, Is, Order, Select
 from proxy.storage.rows import Row
-from proxy.tokenization.strategy import Rehasher, Strategy
+from proxy.tokenization import Rehasher, Strategy
 from proxy.vault.maintenance.rehash_rules import RehashRules, fields_by_rule, selected, value_at
 from proxy.vault.records.commit import COMMIT_TRIES, attempt, locked, overtaken
 from proxy.vault.records.query import compile_query

@@ -18,7 +18,7 @@ from proxy.model.query import KEY
 from proxy.model.record import Fields
 from proxy.model.schema import BODY, PRECOMMIT_BODY, FieldType, Schema, Value
 from proxy.model.values import ValueFaults, step
-from proxy.tokenization.strategy import DTK_FORMAT, Strategy, strategy
+from proxy.tokenization import DTK_FORMAT, Strategy, strategy
 
 #: The rule for all that no other rule names.
 ALL_OTHERS: Final = "*"

@@ -43,7 +43,7 @@ from proxy.model.template import LONGEST_TEMPLATE_TEXT
 from proxy.net.client_address import Trusted
 from proxy.net.problem import problem
 from proxy.telemetry.metrics import METRICS
-from proxy.tokenization.strategy import strategy_names
+from proxy.tokenization import strategy_names
 from proxy.vault.job import JobState
 from proxy.vault.maintenance.key_usage import USAGE_KINDS
 from proxy.vault.schema_store import Origin, Phase

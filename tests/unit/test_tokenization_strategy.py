@@ -4,8 +4,15 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.tokenization import PERSISTENT, SHAPES, SYNONYMS
-from proxy.tokenization.strategy import DTK_FORMAT, Rehasher, strategy, strategy_names
+from proxy.tokenization import (
+    DTK_FORMAT,
+    PERSISTENT,
+    SHAPES,
+    SYNONYMS,
+    Rehasher,
+    strategy,
+    strategy_names,
+)
 from tests.support.shapes import KEYSET
 from tests.support.table import table
 
