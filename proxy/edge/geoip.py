@@ -21,7 +21,7 @@ import maxminddb
 from proxy.errors import Code, VaultError, bad_setting
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.reloads import FileWatcher, Reload
+from proxy.telemetry.reloads import FileWatcher, Reload, files_state
 
 _log = logs.logger("firewall")
 
@@ -34,9 +34,6 @@ _LARGEST: Final = 1024 * 1024 * 1024
 
 #: Entries of a database among which a country must be found. Databases of cities have some without.
 _TRIED: Final = 2_000
-
-#: Identity of a file: another one, or other contents, changes it.
-_Mark = tuple[int, int, int]
 
 _SETTING: Final = "firewall.country_database"
 
@@ -125,7 +122,7 @@ class Countries:
         self._path = path
         self.state = state or Reload(Metrics(), "countries")
         self._failed = failed
-        self._watcher = FileWatcher(partial(_look, path))
+        self._watcher = FileWatcher(partial(files_state, (path,)))
         self.database = read_database(path)
 
     @property
@@ -156,11 +153,3 @@ class Countries:
         self.state.succeeded()
         _log.info("a database of countries was read", file=str(self._path))
         return True
-
-
-def _look(path: Path) -> _Mark | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -33,7 +33,7 @@ from proxy.net.tls_context import ListenerCertificates, TlsPolicy
 from proxy.net.tls_transport import OUTCOMES, TlsListener
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.reloads import FileWatcher, Reload
+from proxy.telemetry.reloads import FileWatcher, Reload, files_state
 
 _log = logs.logger("web")
 
@@ -209,9 +209,6 @@ _LOOK: Final = 0.4
 #: Seconds for which the keys of session tickets are used.
 _TICKETS: Final = 12 * 3600.0
 
-#: Size, time and number of each file; ``None`` for one that cannot be seen.
-Print = tuple[tuple[int, int, int] | None, ...]
-
 
 class Certificates:
     """TLS certificates of the listeners.
@@ -243,7 +240,7 @@ class Certificates:
         self.state = Reload(metrics, "certificates")
         self._failures = metrics.cell("domicile_tls_reload_failures_total")
         self._success = metrics.cell("domicile_tls_reload_success_timestamp_seconds")
-        self._watcher = FileWatcher(self._print, settled=True)
+        self._watcher = FileWatcher(partial(files_state, self._files), settled=True)
         self.material = tls_context.read_certificate(self._pairs, self._clients, self._crl)
         accept(self.material)
         for fault in self._date_faults(self.material):
@@ -342,9 +339,6 @@ class Certificates:
             "a fault in the files for TLS",
         )
 
-    def _print(self) -> Print:
-        return tuple(map(_print, self._files))
-
 
 class MutualCertificates:
     """Certificates towards instances that use the vault of this one, reloaded likewise.
@@ -357,7 +351,7 @@ class MutualCertificates:
         self._files = files
         self._section = section
         self.state = Reload(metrics, "remote_certificates")
-        self._watcher = FileWatcher(self._print, settled=True)
+        self._watcher = FileWatcher(partial(files_state, self._files), settled=True)
         self.context = tls.RenewableContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.current = tls.mutual_context(*files, section)
         self.state.succeeded()
@@ -384,14 +378,3 @@ class MutualCertificates:
             return
         self.state.succeeded()
         _tls_log.info("new certificates are active", source=self._section)
-
-    def _print(self) -> Print:
-        return tuple(map(_print, self._files))
-
-
-def _print(file: Path) -> tuple[int, int, int] | None:
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns, status.st_ino

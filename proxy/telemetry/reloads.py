@@ -6,7 +6,7 @@ clears both.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -79,6 +79,19 @@ class Reload:
     async def check(self) -> str | None:
         """For ``/readyz``: why it is stale, or ``None``."""
         return self._fault
+
+
+def files_state(files: Iterable[Path]) -> tuple[tuple[int, int, int] | None, ...]:
+    """What changes with each file or its contents: size, time, inode; ``None`` where it is not."""
+    states: list[tuple[int, int, int] | None] = []
+    for file in files:
+        try:
+            status = file.stat()
+        except OSError:
+            states.append(None)
+        else:
+            states.append((status.st_size, status.st_mtime_ns, status.st_ino))
+    return tuple(states)
 
 
 class FileWatcher:
