@@ -82,7 +82,7 @@ class Reload:
 
 
 def files_state(files: Iterable[Path]) -> tuple[tuple[int, int, int] | None, ...]:
-    """What changes with each file or its contents: size, time, inode; ``None`` where it is not."""
+    """Size, time and number of each file, which tell a change; ``None`` for one not there."""
     states: list[tuple[int, int, int] | None] = []
     for file in files:
         try:
