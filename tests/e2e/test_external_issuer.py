@@ -93,7 +93,7 @@ async def test_tokens_of_an_external_issuer_open_what_is_registered_here(
                 shown(KEY, client_id="other"),
                 shown(KEY, aud="x"),
                 shown(KEY, exp=1),
-                shown(made("RS256")),
+                shown(made("RS256", which=1)),
                 "opaque",
             ):
                 assert await status(unfit) == 401

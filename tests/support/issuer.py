@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import jwt
@@ -20,13 +21,21 @@ AUDIENCE = "https://se-vault.example.com"
 Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
-def made(algorithm: str, bits: int = 2048) -> Private:
-    """A fresh key for that algorithm."""
+def made(algorithm: str, bits: int = 2048, which: int = 0) -> Private:
+    """A key for that algorithm: a fresh one, but of RSA, which takes a tenth of a second, the one of
+    that size and number.
+    """
     if algorithm.startswith("ES"):
         curves = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.SECP521R1()}
         return ec.generate_private_key(curves[algorithm])
     if algorithm == "EdDSA":
         return ed25519.Ed25519PrivateKey.generate()
+    return rsa_key(bits, which)
+
+
+@cache
+def rsa_key(bits: int = 2048, which: int = 0) -> rsa.RSAPrivateKey:
+    """An RSA key, made once in a process; another number is another key."""
     return rsa.generate_private_key(65537, bits)
 
 

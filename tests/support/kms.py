@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.support.certificates import Authority
+from tests.support.issuer import rsa_key
 
 Answer = tuple[int, dict[str, Any]]
 
@@ -180,7 +181,7 @@ class Google(StandIn):
     }  # fmt: skip
 
     def __init__(self, folder: Path) -> None:
-        self._account = rsa.generate_private_key(65537, 2048)
+        self._account = rsa_key(which=1)
         super().__init__(folder)
 
     @property
@@ -236,7 +237,7 @@ class Azure(StandIn):
     }  # fmt: skip
 
     def __init__(self, folder: Path) -> None:
-        self._rsa = rsa.generate_private_key(65537, 2048)
+        self._rsa = rsa.generate_private_key(65537, 2048)  # another service has another key
         super().__init__(folder)
         self._servers.append(self._listening(None))
 

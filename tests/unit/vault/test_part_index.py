@@ -1,3 +1,5 @@
+from unicodedata import normalize
+
 import pytest
 
 from proxy.crypto.prf import hasher
@@ -61,7 +63,9 @@ def test_entries_stay_where_a_field_may_be_longer_than_before() -> None:
 
 def test_folding_makes_no_more_of_a_character_than_there_are_classes_for() -> None:
     letters = (chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
-    assert max(len(folded(letter)) for letter in letters) == 18
+    # to fold all others, which stay one character, takes a hundred times as long
+    longer = [one for one in letters if len(normalize("NFKD", one.casefold())) > 1]
+    assert max(len(folded(letter)) for letter in longer) == 18
 
 
 def test_a_text_that_folding_makes_longer_than_its_field_is_found_by_long_parts() -> None:
