@@ -23,9 +23,9 @@ CONTACT = {
 }
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Interface]:
-    async with interface(tmp_path, request.param) as made:
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path, "sqlite") as made:
         assert (
             await made.client("PUT", "/api/schemas/contact", "chief", json=CONTACT)
         ).status == 201

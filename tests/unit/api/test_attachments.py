@@ -41,11 +41,8 @@ class Catalog:
         return self._files.contacts.records
 
 
-@pytest.fixture(params=["sqlite", "memory"])
-async def files(request, tmp_path: Path) -> AsyncIterator[Files]:
-    if request.param == "memory":
-        yield await make_files()
-        return
+@pytest.fixture
+async def files(tmp_path: Path) -> AsyncIterator[Files]:
     store = await open_store(f"sqlite:///{tmp_path}/vault.db")
     made = await make_files(store, await open_objects(f"file://{tmp_path}/files"))
     yield made

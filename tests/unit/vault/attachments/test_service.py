@@ -1,4 +1,6 @@
-"""The use cases on attachments, over every engine and every backend."""
+"""The use cases on attachments, over the embedded engine and a folder; ``tests/conformance`` holds
+the other engines and backends to the same.
+"""
 
 import asyncio
 import hashlib
@@ -35,19 +37,13 @@ from tests.support.attached import (
 )
 from tests.support.contacts import contact
 
-KINDS = [("sqlite", "file"), ("memory", "memory")]
 SIZES = [0, 1, 65_536, PIECE, PIECE + 65_537]
 
 
-@pytest.fixture(params=KINDS, ids="+".join)
-async def files(request, tmp_path: Path) -> AsyncIterator[Files]:
-    store = await open_store(
-        {"sqlite": f"sqlite:///{tmp_path}/vault.db", "memory": "memory:"}[request.param[0]]
-    )
-    objects = await open_objects(
-        {"file": f"file://{tmp_path}/files", "memory": "memory:"}[request.param[1]]
-    )
-    made = await make_files(store, objects)
+@pytest.fixture
+async def files(tmp_path: Path) -> AsyncIterator[Files]:
+    store = await open_store(f"sqlite:///{tmp_path}/vault.db")
+    made = await make_files(store, await open_objects(f"file://{tmp_path}/files"))
     yield made
     await made.contents.close()
     await store.close()
