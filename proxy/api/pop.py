@@ -38,7 +38,7 @@ from proxy.model.query import CREATED_AT, EXPIRES_AT, UPDATED_AT, Equals, Query,
 from proxy.model.record import Record, RecordDraft, RecordLimits
 from proxy.model.schema import BODY, IS_ENCRYPTED, RECORD_KEY, RECORDS_SCHEMA, FieldType, Schema
 from proxy.model.values import CHECKS, Unfit, ValueCheck, ValueFaults, boolean, instant, step
-from proxy.vault.records import Records, delete_many, delete_one, find_page
+from proxy.vault.records import PageAsker, Records, delete_many, delete_one, page_of
 
 #: Where the files of a record are.
 FILES: Final = "/v2/storage/records/{country}/{record_key}/attachments"
@@ -116,9 +116,11 @@ async def search(call: ApiRequest) -> ApiResponse:
     records, limits = call.records(RECORDS_SCHEMA, Act.READ), call.services.limits
     content = request.checked_members(call.content, ("filter", "options"))
     query = read_pop_find(records.full_schema, content, limits)
-    result = await find_page(records, query, limits)
-    data = [_body(call, records, record) for record in result.records]
-    return wire.page_pieces(data, query.limit, query.offset, result.total, page_meta(result))
+    asker = PageAsker(lambda record: wire.encode_json(_body(call, records, record)))
+    result = await page_of(records, query, limits, asker)
+    count = len(result.records)
+    meta = wire.meta_of(count, query.limit, query.offset, result.total, page_meta(result))
+    return wire.pages(result.records, meta)
 
 
 async def delete_pop_record(call: ApiRequest) -> ApiResponse:

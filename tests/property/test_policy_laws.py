@@ -9,7 +9,9 @@ that what is guessed is often right in one vault and wrong in the other.
 
 import asyncio
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -297,3 +299,51 @@ def test_no_answer_tells_a_hidden_or_redacted_value_from_another(engine: str, co
         asyncio.run(hold(engine, here, on_existing))
 
     holds()
+
+
+#: What lists records.
+LISTS = (
+    ("POST", M + "/find", {"options": {"limit": 9}}),
+    ("POST", M + "/find", {"filter": {"zone": "north"}, "options": {"limit": 4, "offset": 1}}),
+    (
+        "POST",
+        "/sf/find-ids",
+        {"schema": "thing", "options": {"limit": 9, "sort": [{"age": "desc"}]}},
+    ),
+    ("GET", M + "/export?limit=9", None),
+)
+ROOM = 4096  #: bytes of a page
+SIZES = (0, 1, 700, 1500, 5000)
+
+
+@pytest.mark.parametrize("rows", [None, {"zone": "north"}])
+@pytest.mark.parametrize("how", ["hidden", REDACTED])
+async def test_no_page_ends_by_the_length_of_what_is_not_shown(
+    tmp_path: Path, how: Any, rows: Any
+) -> None:
+    """Pages end by their size: by that of what they show."""
+    within = {} if rows is None else {"rows": {"filter": rows}}
+    lengths = Random(7)
+    async with twins(tmp_path, "sqlite") as pair:
+        for world in pair.worlds:
+            world.services.limits = replace(world.services.limits, page_bytes=ROOM)
+            long = {"sealed": {**FIELDS["sealed"], "max_length": 5000}}
+            long |= {"plain": {**FIELDS["plain"], "max_length": 5000}}
+            fields = {"id": {"type": "primary_key"}, **FIELDS, **long}
+            await world.declare("thing", {"fields": fields})
+            await world.policy("mine", "thing", *EVERYTHING, fields={"sealed": how}, **within)
+        for number in range(12):
+            same = {"id": f"k{number}", "age": number, "zone": "north", "plain": "x" * 100 * number}
+            one, other = [{**same, "sealed": "a" * lengths.choice(SIZES)} for _ in "ab"]
+            await pair.seed("POST", M, one, other)
+        counts = set()
+        for method, path, body in LISTS:
+            page = (
+                await pair.ask(method, path, ME, **({} if body is None else {"json": body}))
+            ).json
+            counts.add(page["meta"]["count"])
+            while body is not None and page["meta"].get("next"):
+                options = {**body["options"], "offset": 0, "next": "CURSOR"}
+                page = (await pair.ask(method, path, ME, json={**body, "options": options})).json
+                counts.add(page["meta"]["count"])
+        assert min(counts) < 4  # they do end by the size of what they show

@@ -24,7 +24,14 @@ from proxy.storage.query import Order, RowPage, Select, Where
 from proxy.storage.rows import ColumnValue, Row
 from proxy.vault.collection import LONG
 from proxy.vault.records.attachment_metadata import with_attachments
-from proxy.vault.records.opening import OPENED, open_records, remember_shown, shown_lately
+from proxy.vault.records.opening import (
+    OPENED,
+    ShownRoom,
+    open_records,
+    remember_shown,
+    shown_lately,
+    shown_size,
+)
 from proxy.vault.records.query import BUILT_IN_COLUMNS, compile_query, cursor_context, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, undoubted
@@ -113,6 +120,8 @@ async def page_of(
     if records.gate is not None:
         return await _allowed(search, position)
     matches = await _matches_of(search, bounded, None if position is None else position.after)
+    if records.rights.view is not None:
+        matches = await _as_shown(search, bounded, matches)
     total = matches.total if position is None else position.total
     records.note_shown([key for key, _ in matches.rendered])
     more = _cursor(search, matches.last, total) if matches.more else None
@@ -136,9 +145,10 @@ class _Matches(NamedTuple, Generic[_T]):
     """A page as it is stored."""
 
     rendered: list[tuple[str | None, _T]]  #: the key of each record, and its rendered form
-    #: Where each of them stands in the order, and the size of its row, by id; where a filter
-    #: endpoint decides about each.
+    #: where each of them stands in the order, and the size of its row, by id; where a filter
+    #: endpoint decides about each, or not all is shown of each
     places: dict[int, tuple[tuple[ColumnValue, ...], int]]
+    rids: list[int]  #: their ids, where that is so
     total: int  #: how many hold in all
     unreadable: int  #: how many of the page do not open
     rows: int  #: how many the engine found for the page
@@ -170,6 +180,8 @@ async def _matches_once(
     rows.reverse()  # rendered records are released
     rendered: list[tuple[str | None, _T]] = []
     places: dict[int, tuple[tuple[ColumnValue, ...], int]] = {}
+    rids: list[int] = []
+    placed = records.gate is not None or records.rights.view is not None
     unreadable = left_out = 0
     while rows:
         portion = portion_of(rows)
@@ -185,7 +197,7 @@ async def _matches_once(
             unreadable + len(portion) - len(opened),
             left_out + len(opened) - len(really),
         )
-        if records.gate is not None:
+        if placed:
             places.update((row.rid, (_end(records, query, row), len(row.body))) for row in portion)
         fresh: list[tuple[Record, _T]] = []
         for record in await with_attachments(records, really):
@@ -194,14 +206,34 @@ async def _matches_once(
                 rendered_one = await run_in_thread(record.rid in long, render, record)
                 fresh.append(before := (record, rendered_one))
             rendered.append((record.key, before[1]))
+            if placed:
+                rids.append(record.rid)
         remember_shown(records, form, portion, fresh)
         del portion, opened, really, lately, fresh
         if rows and busy():
             await give_way()
     cut = stored.more and size < query.limit
-    return _Matches(
-        rendered, places, stored.total - left_out, unreadable, size, last, stored.more, cut
-    )
+    total, places_of = stored.total - left_out, (places, rids)
+    return _Matches(rendered, *places_of, total, unreadable, size, last, stored.more, cut)
+
+
+async def _as_shown(search: _Search[_T], query: Query, first: _Matches[_T]) -> _Matches[_T]:
+    """The page that begins with these records and ends by what is shown of them (``ShownRoom``)."""
+    room, rows, matches = ShownRoom(_room(search)), 0, first
+    page = first._replace(rendered=[], unreadable=0)
+    while True:
+        end = room.end([one for _, one in matches.rendered], more=matches.more)
+        page.rendered.extend(matches.rendered[:end])
+        if end is not None:
+            last = matches.places[matches.rids[end - 1]][0]
+            return page._replace(last=last, more=True, cut=len(page.rendered) < query.limit)
+        rows, left_out = rows + matches.rows, page.unreadable + matches.unreadable
+        page = page._replace(unreadable=left_out, last=matches.last, more=matches.more, cut=False)
+        if not matches.more or rows >= query.limit:
+            return page
+        rest = msgspec.structs.replace(query, offset=0, limit=query.limit - rows)
+        matches = await _matches_of(search, rest, matches.last)
+        page = page._replace(total=page.total + matches.total)
 
 
 def _room(search: _Search[Any]) -> int:
@@ -240,11 +272,12 @@ async def _allowed(search: _Search[_T], position: _Position | None) -> FoundPage
         further, skipped = readable[max(0, query.offset - skipped) :], skipped + len(readable)
         for record in further[: query.limit - len(rendered)]:
             end, weight = some.places[record.rid]
-            left -= weight
+            one = search.asker.render(record)
+            left -= weight if records.rights.view is None else shown_size(one)
             if left < 0 and rendered:
                 cut = True
                 break
-            rendered.append((record.key, search.asker.render(record)))
+            rendered.append((record.key, one))
             last = end
         considered, after, size = considered + some.rows, some.last, ASKED_AT_ONCE
         if not some.more:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
 from proxy.errors import CannotOpen
 from proxy.model.record import Action, Record
 from proxy.offload import busy, give_way, in_thread, strides
@@ -114,3 +116,30 @@ def remember_shown(
         if not one[0].attachments
     ]
     collection.opened.remember(collection, collection.sealer.edition, openings)
+
+
+class ShownRoom:
+    """Bytes that a page may have of what its caller is shown, for callers who are not shown all:
+    where a page ended by the stored bytes, it would tell how long the other values are.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._left = room
+
+    def end(self, rendered: Sequence[object], *, more: bool) -> int | None:
+        """The number of these records with which the page ends; ``None``: it may go on.
+
+        ``more``: whether others follow.
+        """
+        for at, one in enumerate(rendered, 1):
+            self._left -= shown_size(one)
+            if self._left <= 0 and (more or at < len(rendered)):
+                return at
+        return None
+
+
+def shown_size(one: object) -> int:
+    """Bytes of a rendered record; 0 of one that is shown as a part of something else."""
+    if isinstance(one, bytes):
+        return len(one)
+    return len(msgspec.json.encode(one)) if isinstance(one, dict) else 0
