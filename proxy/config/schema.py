@@ -192,7 +192,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "limits.find": Setting("1000", parsers.whole_number(1, 10000), "a whole number, such as 1000",
         "Maximum records in one page of a search: the largest limit that callers may request."),
     "limits.page": Setting("16MiB", parsers.size(64 * 1024), "a size of 64KiB or more, such as 16MiB",
-        "Maximum bytes of encrypted records in one page of a search, an export or a history; the page ends early with a cursor. It always has at least one record."),
+        "Maximum bytes of encrypted records in one page of a search, an export or a history; the page ends early with a cursor; of what is shown, where a policy does not show all of a record. It always has at least one record."),
     "limits.opened": Setting("8MiB", parsers.word_or("0", parsers.size(64 * 1024), 0), "a size of 64KiB or more, such as 8MiB, or 0",
         "The memory, per environment, for decrypted records that lists and pages of finds have shown lately: a response that shows them again "
         "decrypts only those whose rows have changed. They are dropped at most a minute after they were last shown. 0: none are kept."),

@@ -164,8 +164,8 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
     two spellings is one value.
     """
     if name not in strategy_names():
-        raise ValueError(
-            f"there is no strategy {_quoted(name)}; there are {', '.join(strategy_names())}"
+        raise ValueError(  # without the name: it may be a value that stands at a wrong place
+            f"there is no strategy of this name; there are {', '.join(strategy_names())}"
         )
     if "same" in options:
         raise ValueError(
@@ -178,7 +178,3 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
     if not isinstance(kind, str) or kind not in FIELD_KINDS:
         raise ValueError(f"kind is one of {', '.join(FIELD_KINDS)}")
     return Strategy(shape, kind)
-
-
-def _quoted(name: str) -> str:
-    return repr(name) if len(name) <= 64 and name.isprintable() else "of this name"
