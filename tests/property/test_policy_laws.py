@@ -302,7 +302,7 @@ def test_no_answer_tells_a_hidden_or_redacted_value_from_another(engine: str, co
 
 
 #: What lists records.
-LISTS = (
+LISTS: tuple[tuple[str, str, Any], ...] = (
     ("POST", M + "/find", {"options": {"limit": 9}}),
     ("POST", M + "/find", {"filter": {"zone": "north"}, "options": {"limit": 4, "offset": 1}}),
     (
