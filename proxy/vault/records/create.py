@@ -86,8 +86,12 @@ async def store_records(
     if records.gate is not None:
         await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
     _refuse_incomplete(records, drafts)
-    keys = await _keys(records, drafts)
-    stored, changes = await _inserts(records, drafts, keys, by)
+    if len(drafts) == 1:  # without a coroutine for each step
+        keys = [records.collection.key_hash(drafts[0].key or "")]
+        stored, changes = _new(records, drafts, keys, by)
+    else:
+        keys = await _keys(records, drafts)
+        stored, changes = await _inserts(records, drafts, keys, by)
     # Masked values may belong to an existing record, so that is looked up first.
     sent_back, masked = False, records.rights.masked
     for draft in drafts:  # a generator would be two calls more with every create
@@ -208,19 +212,12 @@ def replacing(
 async def _inserts(
     records: Records, drafts: Sequence[RecordDraft], keys: Sequence[bytes], by: str
 ) -> tuple[list[Record], list[Change]]:
-    collection = records.collection
-    now = collection.clock()
-    rids = collection.context.sequence.several(len(drafts), now)
+    now = records.collection.clock()
     changes: list[Change] = []
     inserted: list[Record] = []
     for start in range(0, len(drafts), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
-        more, inserts = _rows(
-            records,
-            drafts[some],
-            records.new_rows(drafts[some], keys[some], rids[some], by, now),
-            by,
-        )
+        more, inserts = _new(records, drafts[some], keys[some], by, now)
         inserted += more
         changes += inserts
         if start + _AT_ONCE < len(drafts) and busy():
@@ -228,21 +225,29 @@ async def _inserts(
     return inserted, changes
 
 
-def _rows(
-    records: Records, drafts: Sequence[RecordDraft], rows: Sequence[Row], by: str
-) -> tuple[list[Record], list[Insert]]:
-    """The records that the drafts are in these rows, and the changes that store them."""
+def _new(
+    records: Records,
+    drafts: Sequence[RecordDraft],
+    keys: Sequence[bytes],
+    by: str,
+    now: int | None = None,
+) -> tuple[list[Record], list[Change]]:
+    """The records that the drafts become, at one instant, and the changes that store them."""
+    collection = records.collection
+    now = collection.clock() if now is None else now
+    rids = collection.context.sequence.several(len(drafts), now)
+    rows = records.new_rows(drafts, keys, rids, by, now)
     if records.rights.rows:
         within = RowPolicyCheck(records)
         for row, draft in zip(rows, drafts, strict=True):
             within.refuse(row, draft.fields, draft.at)
     hashes, create = records.hashes if records.has_parts else None, Action.CREATE
-    changes: list[Insert] = []
+    changes: list[Change] = []
     created: list[Record] = []
     for row, draft in zip(rows, drafts, strict=True):
-        fields, at = draft.fields, row[5]
+        fields = draft.fields
         changes.append(Insert(row, tuple(hashes(fields)) if hashes else ()))
-        created.append(Record(row[0], draft.key, fields, 1, at, at, row[7], create, by))
+        created.append(Record(row[0], draft.key, fields, 1, now, now, row[7], create, by))
     return created, changes
 
 
