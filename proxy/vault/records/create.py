@@ -10,6 +10,7 @@ An overwritten record has exactly the sent fields: others are gone, and so is an
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Literal
 
@@ -86,12 +87,10 @@ async def store_records(
     if records.gate is not None:
         await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
     _refuse_incomplete(records, drafts)
-    if len(drafts) == 1:  # without a coroutine for each step
-        keys = [records.collection.key_hash(drafts[0].key or "")]
-        stored, changes = _new(records, drafts, keys, by)
-    else:
-        keys = await _keys(records, drafts)
-        stored, changes = await _inserts(records, drafts, keys, by)
+    one = len(drafts) == 1  # without a coroutine for each step
+    keys = [_key(records, drafts[0])] if one else await _keys(records, drafts)
+    new = records, drafts, keys, by
+    stored, changes = _new(*new) if one else await _inserts(*new)
     # Masked values may belong to an existing record, so that is looked up first.
     sent_back, masked = False, records.rights.masked
     for draft in drafts:  # a generator would be two calls more with every create
@@ -262,9 +261,7 @@ async def _upserts(
     changes: list[Change] = []
     for draft, row in zip(drafts, rows, strict=True):
         if row is None:
-            (record,), more = await _inserts(
-                records, (draft,), (records.collection.key_hash(draft.key or ""),), by
-            )
+            (record,), more = _new(records, (draft,), (_key(records, draft),), by)
         else:
             record, more = _overwritten(records, row, draft, by, readable=draft.key in readable)
         written.append(record)
@@ -348,12 +345,13 @@ def record_of(
     )
 
 
+def _key(records: Records, draft: RecordDraft) -> bytes:
+    return records.collection.key_hash(draft.key or "")
+
+
 async def _keys(records: Records, drafts: Sequence[RecordDraft]) -> list[bytes]:
     """The key hashes of the drafts; a key may come once."""
-    hash_of = records.collection.key_hash
-    if len(drafts) == 1:
-        return [hash_of(drafts[0].key or "")]
-    keys = await each(lambda draft: hash_of(draft.key or ""), drafts)
+    keys = await each(partial(_key, records), drafts)
     if len(set(keys)) == len(keys):
         return keys
     first = dict(zip(reversed(keys), reversed(drafts), strict=True))
