@@ -87,10 +87,10 @@ async def store_records(
     if records.gate is not None:
         await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
     _refuse_incomplete(records, drafts)
-    one = len(drafts) == 1  # without a coroutine for each step
-    keys = [_key(records, drafts[0])] if one else await _keys(records, drafts)
+    alone = len(drafts) == 1  # without a coroutine for each step
+    keys = [_key(records, drafts[0])] if alone else await _keys(records, drafts)
     new = records, drafts, keys, by
-    stored, changes = _new(*new) if one else await _inserts(*new)
+    stored, changes = _new(*new) if alone else await _inserts(*new)
     # Masked values may belong to an existing record, so that is looked up first.
     sent_back, masked = False, records.rights.masked
     for draft in drafts:  # a generator would be two calls more with every create
