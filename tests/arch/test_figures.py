@@ -64,7 +64,7 @@ CALLS: dict[str, float] = {
     "viewed read": 64,
     "a record viewed": 1,
     "interface read": 72,
-    "interface create": 169,
+    "interface create": 168,
     "find": 71,
     "a record found": 1,
 }

@@ -41,7 +41,7 @@ def refuse_of_rules(records: Records, keys: Iterable[str | None] = ()) -> None:
             f"Records of {records.name!r} are written by the application behind the proxy alone; "
             "here they can be found, corrected one by one (PATCH), deleted, and given attachments.",
         )
-    if any(map(records.collects, keys)):
+    if records.shared and any(map(records.collects, keys)):
         raise VaultError(
             Code.SCHEMA_OF_RULES,
             "Records whose keys begin with rules: are written by the application behind the "

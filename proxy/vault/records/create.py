@@ -92,9 +92,10 @@ async def store_records(
     new = records, drafts, keys, by
     stored, changes = _new(*new) if alone else await _inserts(*new)
     # Masked values may belong to an existing record, so that is looked up first.
-    sent_back, masked = False, records.rights.masked
+    sent_back, veils, masked = False, records.rights.veils, records.rights.masked
     for draft in drafts:  # a generator would be two calls more with every create
-        sent_back = sent_back or bool(draft.stated or (masked(draft.fields) and not draft.copied))
+        if draft.stated or (veils and not draft.copied and masked(draft.fields)):
+            sent_back = True
     if (
         not sent_back
         and records.condition is None

@@ -53,7 +53,7 @@ class Records(Columns):
         self.definition = msgspec.json.encode(self.schema)  #: cursors count for this one alone
         self.prepared: dict[Any, Any] = {}  #: questions as they were read, by shape (``prompt``)
         #: whether records that the proxy collects stand among those that callers write
-        self._shared = self.schema.name == RECORDS_SCHEMA
+        self.shared = self.schema.name == RECORDS_SCHEMA
         #: Seals the places where pages of aggregations end.
         self.cursors = collection.context.keyset.sealed_texts("cursor")
         self._decimals = [
@@ -352,7 +352,7 @@ class Records(Columns):
         """
         if body.fields:
             return (self._past if past else self._typed)(body.fields), body.eras
-        if not self._shared:
+        if not self.shared:
             return texts_of(body)
         values = {
             name: values for name, values in body.values.items() if values and name in KEPT_AS
@@ -369,4 +369,4 @@ class Records(Columns):
         """Whether the proxy makes and changes the record of that key, and no caller; ``None`` is
         the key of a record whose id the application has not told yet.
         """
-        return self.primary is None or (self._shared and is_collected(key))
+        return self.primary is None or (self.shared and is_collected(key))
