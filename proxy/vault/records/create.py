@@ -94,8 +94,7 @@ async def store_records(
     # Masked values may belong to an existing record, so that is looked up first.
     sent_back, veils, masked = False, records.rights.veils, records.rights.masked
     for draft in drafts:  # a generator would be two calls more with every create
-        if draft.stated or (veils and not draft.copied and masked(draft.fields)):
-            sent_back = True
+        sent_back |= bool(draft.stated or (veils and not draft.copied and masked(draft.fields)))
     if (
         not sent_back
         and records.condition is None
