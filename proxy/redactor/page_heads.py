@@ -38,15 +38,20 @@ _CLOSING: Final = frozenset(
 #: Those with which another record may begin, and end.
 _RECORDS: Final = frozenset((b"article", b"form", b"li", b"tr"))
 _SKIPPED: Final = frozenset((b"datalist", b"select"))
-#: Attributes that repeat what an element shows.
-_REPEATING: Final = frozenset((b"content", b"datetime", b"title"))
+#: Attributes that repeat what an element shows, and links.
+_REPEATING: Final = frozenset((b"content", b"datetime", b"href", b"title"))
 
 _Attributes = Mapping[bytes, tuple[int, int]]
 
 
+#: Stands for a field where a head is that of the records' ids.
+ROW_ID: Final = "id of the record"
+
+
 def label_of(text: str) -> str:
     """A text as heads are compared: in lower case, without signs at its ends."""
-    return _EDGES.sub("", _BLANKS.sub(" ", text)).casefold()
+    text = _BLANKS.sub(" ", text).strip()
+    return (_EDGES.sub("", text) or text).casefold()  # ``#`` is the head of ids
 
 
 class Run(NamedTuple):
@@ -71,10 +76,11 @@ class HeadedPlace(NamedTuple):
 
 
 class Headed(NamedTuple):
-    """The places of a page, and the fields of cells that could not be told apart."""
+    """The places of a page, the fields of cells that could not be told apart, and links by part."""
 
     places: list[HeadedPlace]
     unread: set[str]
+    links: Mapping[int, list[str]] = {}  # never written
 
 
 class _Cell:
@@ -125,7 +131,7 @@ def headed_texts(page: bytes, heads: Mapping[str, str]) -> Headed:
         at = end
     reader.text(at, len(page))
     reader.finish()
-    return Headed(reader.places, reader.unread)
+    return Headed(reader.places, reader.unread, reader.links)
 
 
 class _Reader:
@@ -134,7 +140,7 @@ class _Reader:
     def __init__(self, page: bytes, heads: Mapping[str, str]) -> None:
         self._page, self._heads = page, heads
         self.places = list[HeadedPlace]()
-        self.unread = set[str]()
+        self.unread, self.links = set[str](), dict[int, list[str]]()
         self._tables = list[_Table]()
         self._parts = 0
         self._part = 0  #: of labels that stand in no table of labels
@@ -144,8 +150,6 @@ class _Reader:
         self._maybe: tuple[bytes, str] | None = None  #: the element, and the field, of a label
         self._field = ""  #: of the label whose value is to come
         self._runs, self._attributes = list[Run](), list[Run]()
-
-    # ------------------------------------------------------------------ tags
 
     def tag(self, name: bytes, closing: bool, attributes: _Attributes) -> None:
         maybe, self._maybe = self._maybe, None
@@ -175,27 +179,27 @@ class _Reader:
     def _keep(self, attributes: _Attributes) -> None:
         """Note the attributes of a tag that repeat what its text shows."""
         cell = self._cell
-        if cell is None and not self._field:
-            return
         for name, (start, end) in attributes.items():
             if name not in _REPEATING and not name.startswith(b"data-"):
                 continue
             shift = self._page[start : start + 1] in (b'"', b"'")
-            if (run := _run(self._page, start + shift, end - shift)) is not None:
+            run = _run(self._page, start + shift, end - shift)
+            if run is not None and name == b"href":
+                self.links.setdefault(self._current, []).append(run.text)
+            elif run is not None:
                 self._attributes += [run] if self._field else []
                 (cell.attributes if cell is not None else []).append(run)
 
-    # ------------------------------------------------------------------ texts
-
     def text(self, start: int, end: int) -> None:
         run = None if self._skipped else _run(self._page, start, end)
-        label = label_of(run.text) if run is not None else ""
-        if run is None or not (label or run.text == ":"):
+        if run is None:
             return
-        opened, self._opened = self._opened, b""
         if (cell := self._cell) is not None:
             cell.runs.append(run)
-        field = self._heads.get(label)
+        if run.text != ":" and not any(map(str.isalnum, run.text)):
+            return
+        opened, self._opened = self._opened, b""
+        field = self._heads.get(label_of(run.text))
         if field is not None and run.text.endswith(":"):
             self._begin(field)
         elif field is not None and opened and opened not in (b"td", b"th"):
@@ -205,7 +209,7 @@ class _Reader:
             self._begin(self._maybe[1])
             self._maybe = None
             self._value(run)
-        elif label and run.text.endswith(":"):  # another label
+        elif run.text.endswith(":") and run.text != ":":  # another label
             self._end()
         elif self._field:
             self._value(run)
@@ -231,8 +235,6 @@ class _Reader:
         rest = _run(self._page, colon + 1, run.end) if colon >= 0 else None
         return [] if rest is None else [rest]
 
-    # ------------------------------------------------------------------ labels
-
     def _begin(self, field: str) -> None:
         self._end()
         if field in self._labels:  # the same label again: another record
@@ -243,11 +245,15 @@ class _Reader:
     def _end(self) -> None:
         """Note what stood behind the last label."""
         if self._field and (self._runs or self._attributes):
-            table = self._tables[-1] if self._tables else None
-            part = table.part if table is not None and table.in_row and table.headed else self._part
             texts = tuple(self._runs), tuple(self._attributes)
-            self.places.append(HeadedPlace(self._field, part, *texts))
+            self.places.append(HeadedPlace(self._field, self._current, *texts))
         self._field, self._runs, self._attributes = "", [], []
+
+    @property
+    def _current(self) -> int:
+        """The part in which a text stands that is not named by a head above it."""
+        table = self._tables[-1] if self._tables else None
+        return table.part if table is not None and table.in_row and table.headed else self._part
 
     def _next_part(self) -> int:
         self._parts += 1
@@ -258,8 +264,6 @@ class _Reader:
         self._end()
         while self._tables:
             self._row_ends(self._tables.pop())
-
-    # ------------------------------------------------------------------ tables
 
     @property
     def _cell(self) -> _Cell | None:

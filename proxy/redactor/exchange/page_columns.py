@@ -15,15 +15,23 @@ from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.request_tokens import RequestText
-from proxy.redactor.message import Request, Response
-from proxy.redactor.page_heads import Headed, HeadedPlace, Run, headed_texts
+from proxy.redactor.message import Request, Response, canonical_uuid
+from proxy.redactor.page_heads import ROW_ID, Headed, HeadedPlace, Run, headed_texts
 from proxy.redactor.pages import NamedText, text
+from proxy.redactor.plan import header_ids
 from proxy.redactor.restore import Edit
+from proxy.redactor.rules import IdSource, ResponseRule, Verb
 from proxy.redactor.shown_dates import shown_like
 from proxy.tokenization import SHAPES
 from proxy.tokenization.base import TELLS_RECORD, Resolution, Tokenizer
 from proxy.tokenization.digits import NUMBER_IN_TEXT
-from proxy.vault.proxied import OpenRow, reveal_anywhere
+from proxy.vault.proxied import (
+    AnswerObject,
+    OpenRow,
+    reconcile_objects,
+    reveal_anywhere,
+    reveal_objects,
+)
 
 #: Places of a page that are read; those beyond are taken for those of nobody.
 _MOST: Final = 20_000
@@ -39,9 +47,11 @@ class ColumnEdits(NamedTuple):
 
 async def headed(joined: BoundOperation, answer: Response) -> Headed:
     """The places of a page that the rule names by their heads."""
-    heads, page = joined.plan.operation.response.heads, answer.body
-    if not heads:
+    rule, page = joined.plan.operation.response, answer.body
+    if not rule.heads:
         return Headed([], set())
+    named = rule.id is not None and _has_ids(rule) and rule.id.name
+    heads = {**rule.heads, **({named: ROW_ID} if named else {})}
     return await run_in_thread(len(page) > SMALL, headed_texts, page, heads)
 
 
@@ -52,7 +62,7 @@ def as_texts(joined: BoundOperation, page: Headed) -> list[NamedText]:
         NamedText(spot.field, *run)
         for spot in page.places
         for run in (*spot.runs, *spot.attributes)
-        if not _tells(spot.field, run, names)
+        if spot.field != ROW_ID and not _tells(spot.field, run, names)
     ]
 
 
@@ -79,10 +89,16 @@ async def in_columns(
     if words.full or len(page.places) > _MOST:
         collection.observe("page_full")
     columns = _Columns(joined, telling)
-    by_token = _by_token(records, telling)
-    for number, places in enumerate(parts.values()):
-        spots = {one for spot in places for one in _tokens(joined, spot, telling)} & own
-        columns.add(places, _owner(spots, by_token))
+    by_token, rows = _by_token(records, telling), list[_RowOfPage]()
+    for places in parts.values():
+        tokens = {one for spot in places for one in _tokens(joined, spot, telling)}
+        known = {one for one in tokens & own if one in by_token}
+        rows.append(_RowOfPage(places, tokens, known, _owner(known, by_token)))
+    by_id = dict[int, OpenRow | None]()
+    if _has_ids(joined.plan.operation.response):
+        by_id = await _by_id(joined, page, rows, began)
+    for number, row in enumerate(rows):
+        columns.add(row.places, by_id.get(number, row.owner), theirs=number in by_id)
         if number % 100 == 99 and busy():
             await give_way()
     columns.add(page.places[_MOST:], None)
@@ -92,6 +108,66 @@ async def in_columns(
             answer.status, result.opened, collection, result.fields
         )
     return result.edits, bool(result.fields)
+
+
+class _RowOfPage(NamedTuple):
+    """A row of a table, or what else belongs to one record."""
+
+    places: Sequence[HeadedPlace]
+    tokens: AbstractSet[str]  #: texts that may tell its record
+    known: AbstractSet[str]  #: those of them that are tokens
+    owner: OpenRow | None  #: of all of these
+
+
+async def _by_id(
+    joined: BoundOperation, page: Headed, rows: Sequence[_RowOfPage], began: int
+) -> dict[int, OpenRow | None]:
+    """The record of each row that shows an id, by the number of the row; a row with a text that
+    may be a token of somebody else has none. A row tells the id of its record, as an object of JSON
+    does. Raises ``VaultError``.
+    """
+    collection, shapes = joined.collection, joined.collection.tokenizers
+    telling, objects = _telling(joined), dict[int, AnswerObject]()
+    for number, row in enumerate(rows):
+        ids = _ids(joined, page, row)
+        if len(ids) != 1 or (row.known and row.owner is None):
+            continue
+        spots = [
+            (name, one) for one in row.known for name in telling if shapes[name].resembles(one)
+        ]
+        others = [
+            (spot.field, run.text)
+            for spot in row.places
+            if spot.field in shapes and spot.field not in telling
+            for run in spot.runs
+        ]
+        objects[number] = AnswerObject(canonical_uuid(ids.pop()), (*spots, *others))
+    revealed = await reveal_objects(collection, [*objects.values()], began)
+    if revealed.may_decide and joined.plan.operation.verb is Verb.READ:
+        reconciling = reconcile_objects(collection, [*objects.values()], revealed, began)
+        await joined.decide(joined.notices.undecided_by(reconciling))
+    records = dict(zip(objects, revealed.rows, strict=True))
+    return {
+        number: record
+        for number, record in records.items()
+        if rows[number].tokens <= (record.token_texts if record is not None else set())
+    }
+
+
+def _ids(joined: BoundOperation, page: Headed, row: _RowOfPage) -> set[str]:
+    """The ids that a row shows, in its column or in its links."""
+    operation = joined.plan.operation
+    where = operation.response.id
+    if where is None or where.name:
+        return {run.text for spot in row.places if spot.field == ROW_ID for run in spot.runs}
+    links = page.links.get(row.places[0].part, ())
+    fields = tuple([(b"", one.encode()) for one in links])
+    return {*header_ids(where, fields, operation.template)}
+
+
+def _has_ids(rule: ResponseRule) -> bool:
+    """Whether the tables of a page have a column of ids."""
+    return bool(rule.heads) and rule.id is not None and rule.id.source is IdSource.COLUMN
 
 
 def of_record(
@@ -142,9 +218,13 @@ class _Columns:
         self._edits, self._untold = list[Edit](), set[str]()
         self._fields, self._opened = set[str](), dict[int, OpenRow]()
 
-    def add(self, places: Iterable[HeadedPlace], record: OpenRow | None) -> None:
-        """Add the places of one record; ``None``: nobody knows of which one."""
-        for spot in places:
+    def add(
+        self, places: Iterable[HeadedPlace], record: OpenRow | None, *, theirs: bool = False
+    ) -> None:
+        """Add the places of one record; ``None``: nobody knows of which one, or ``theirs``, that
+        the vault does not have it.
+        """
+        for spot in places if record is not None or not theirs else ():
             hits = 0
             for run in spot.runs:
                 hits += self._shows(spot.field, run, record)
@@ -164,7 +244,7 @@ class _Columns:
 
     def _shows(self, field: str, run: Run, record: OpenRow | None) -> bool:
         """Note the value of a token of the record; ``False`` where it is none."""
-        if record is None or _tells(field, run, self._telling):
+        if record is None or field == ROW_ID or _tells(field, run, self._telling):
             return False
         value = self._values.get((field, run.text)) or _value(record, field, run.text)
         if value is None:
@@ -180,7 +260,7 @@ class _Columns:
     def _hide(self, spot: HeadedPlace, record: OpenRow | None) -> None:
         """Show no value where a text may be a token, or be made of one."""
         collection, view, field = self._joined.collection, self._joined.view, spot.field
-        alike = SHAPES[collection.shapes[field].name].looks_like
+        alike = field != ROW_ID and SHAPES[collection.shapes[field].name].looks_like
         if not alike or (view is not None and field in view.hidden):
             return
         if record is not None and field not in record.live.values:

@@ -55,7 +55,7 @@ def page_heads(section: Section | None, entity: Entity, faults: RuleFaults) -> M
     for name, item in columns.items():
         label = label_of(name)
         if not label:
-            faults.add(item.key, f"'{name}' has no letter or digit, by which a head is known")
+            faults.add(item.key, "a head has a text; write what people read there")
         elif label in labels:
             faults.add(
                 item.key,
@@ -63,6 +63,9 @@ def page_heads(section: Section | None, entity: Entity, faults: RuleFaults) -> M
                 "ends, do not count; leave one of them out",
             )
         labels.setdefault(label, name)
+    ident: IdPlace | None = section.value("id")
+    if ident is not None and ident.source is IdSource.COLUMN and label_of(ident.name) in labels:
+        faults.add(section.position("id"), "an id must be a value that no rule names")
     return member_fields(columns, entity, faults)
 
 
@@ -145,13 +148,17 @@ def _way(fields: Sequence[str], hint: str) -> str:
 def tells_record(
     ident: IdPlace | None, body: BodyPlace | None, heads: Mapping[str, str], entity: Entity
 ) -> bool:
-    """Whether a page says which record it shows: by a header field, or by a token in an element,
-    or a column, that the rule names, of a shape that always tells its record.
+    """Whether a page says which record it shows: by a header field, a column of ids, or by a token
+    in an element, or a column, that the rule names, of a shape that always tells its record.
     """
     if ident is not None and ident.source is IdSource.HEADER:
         return True
+    by_id = ident is not None and ident.source is IdSource.COLUMN
     form = {*body.form.values()} if body is not None else set()
-    groups = [one & entity.fields.keys() for one in (form, {*heads.values()})]
+    if by_id and not form:
+        return True
+    named = (form,) if by_id else (form, {*heads.values()})
+    groups = [one & entity.fields.keys() for one in named]
     small = [one for one in groups if any(needs_record(entity.fields[name].shape) for name in one)]
     return any(groups) and all(
         any(_tells(entity.fields[name]) for name in one) for one in small or filter(None, groups)
@@ -254,6 +261,8 @@ def csv_columns(
     ident: IdPlace | None = section.value("id")
     if ident is not None and ident.source is not IdSource.COLUMN:
         faults.add(section.position("id"), "the id of an export is a column; write id: column ID")
+    elif ident is not None and not ident.name:
+        faults.add(section.position("id"), "a link is one of a page; write id: column ID")
     elif ident is not None and ident.name in columns:
         faults.add(section.position("id"), "an id must be a value that no rule names")
     small = {name for name in columns.values() if needs_record(entity.fields[name].shape)}

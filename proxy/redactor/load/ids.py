@@ -164,6 +164,12 @@ def restores_as(section: Section, *kinds: Restore) -> bool:
     return "restore" in section and section.value("restore") in (None, *kinds)
 
 
+def _has_columns(response: Section, verb: Verb) -> bool:
+    """Whether an answer is an export, or a page with tables."""
+    table = verb is Verb.READ and "columns" in response and restores_as(response, Restore.HTML)
+    return table or restores_as(response, Restore.CSV)
+
+
 def response_id(
     section: Section,
     verb: Verb,
@@ -194,8 +200,12 @@ def response_id(
             "a header field names one record, and this answer lists several; write $.id or "
             "another member of each",
         )
-    elif id_place.source is IdSource.COLUMN and not restores_as(response, Restore.CSV):
-        faults.add(response.position("id"), "a column is one of an export; write restore: csv")
+    elif id_place.source is IdSource.COLUMN and not _has_columns(response, verb):
+        faults.add(
+            response.position("id"),
+            "a column is one of an export; write restore: csv, or restore: html and 'columns' for "
+            "a table of a page that is read",
+        )
     elif id_place.source is IdSource.BODY and not id_place.path:
         faults.add(
             response.position("id"),

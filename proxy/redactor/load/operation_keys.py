@@ -37,7 +37,7 @@ _ENTITY = Text("entity name", "the name of an entity of this file", RULE_NAME)
 _FIELD = Text("field name", "the name of a field of the entity", RULE_NAME)
 _ID = Text(
     "place of an id",
-    "path NAME, query NAME, form NAME, header NAME TEMPLATE, column NAME, $.NAME or $.NAME TEMPLATE",
+    "path NAME, query NAME, form NAME, header NAME TEMPLATE, column NAME, link TEMPLATE, $.NAME or $.NAME TEMPLATE",
     r"(?s).+",
     parse_id,
 )  # fmt: skip
@@ -186,7 +186,7 @@ RESPONSE = Block(
         Key("form", MapOf(Either(_FIELD, _CARRIER), "member name or pattern with `*`", r"(?s).+"), _MEMBERS.about),
         _ELSEWHERE,
         Key("values", MapOf(_DOCUMENT, "selector"), "texts that are documents of JSON, each by its place from the document's root"),
-        Key("id", _ID, "where the answer carries the id: from the object, or `header Location /contacts/{id}`", "`$.id` after a create, and after an update of several records"),
+        Key("id", _ID, "where the answer carries the id: from the object, or `header Location /contacts/{id}`; in a page with `columns`, `column #` or `link /contacts/{id}`: a column, or a link, of each row", "`$.id` after a create, and after an update of several records"),
         Key("restore", KeywordForm(tuple(Restore)), "answers of success: tokens are restored where the rule names a place; "
             "`anywhere`, in a page or another text, every token wherever it stands, whoever it belongs to; "
             "`html` and `text`, in a page or a plain text, those of the record that `id` names, or where it names none "

@@ -153,8 +153,8 @@ def parse_host(text: str) -> str:
 
 
 def parse_id(text: str) -> IdPlace:
-    """``path NAME``, ``query NAME``, ``form NAME``, ``column NAME``, ``header NAME TEMPLATE``, or a
-    selector, with the address that the id stands in where it is not the member itself.
+    """``path NAME``, ``query NAME``, ``form NAME``, ``column NAME``, ``link TEMPLATE``,
+    ``header NAME TEMPLATE``, or a selector, with the address that the id stands in where it is not the member itself.
     """
     if text.startswith("$"):
         return _id_selector(text)
@@ -162,10 +162,13 @@ def parse_id(text: str) -> IdPlace:
     name = rest.strip()
     if source == "header":
         return _id_header(name)
+    if source == "link" and name:
+        _check_address(name)
+        return IdPlace(IdSource.COLUMN, template=name)
     if source not in ("path", "query", "form", "column") or not name:
         raise ValueError(
             f"'{text}' does not say where the id is; write path NAME, query NAME, form NAME, "
-            "header NAME TEMPLATE, column NAME or $.NAME"
+            "header NAME TEMPLATE, column NAME, link TEMPLATE or $.NAME"
         )
     if source == "path" and " " in name:
         raise ValueError(

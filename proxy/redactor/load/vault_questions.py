@@ -238,7 +238,7 @@ def unfindable(operations: Sequence[Operation]) -> Iterator[str]:
             yield (
                 f"{pages[0].position}: {pages[0].label} is answered by a page, which tells no id, "
                 f"so {asking.label} does not find what it creates; write response: {{id: header "
-                "Location /…/{id}}, or an id in a read"
+                'Location /…/{id}}, or an id in a read, as id: "link /…/{id}" of the rows of a page'
             )
 
 

@@ -333,7 +333,7 @@ def id_in_words(source: IdPlace | None, body: BodyPlace | None) -> str | None:
     if source.source is IdSource.HEADER:
         return f"header {source.name} {source.template}"
     if source.source is not IdSource.BODY:
-        return f"{source.source} {source.name}"
+        return f"{source.source} {source.name}" if source.name else f"link {source.template}"
     start: Path = () if source.absolute or body is None else body.objects or ()
     return f"{spell(start + source.path)} {source.template}".rstrip()
 

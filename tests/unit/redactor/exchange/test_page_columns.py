@@ -1,3 +1,4 @@
+import re
 from html import unescape
 
 from proxy.redactor.message import RawHeaders
@@ -167,3 +168,50 @@ async def test_a_thousand_rows_cost_as_many_looks_at_the_store_as_ten():
         assert await shown(one, rows(*[ann, bo] * size)) == rows(*[ANN, BO] * size)
         looks.append(len(one.store.calls))
     assert looks[0] == looks[1]
+
+
+NUMBERED = '{match: GET /l, read: p, response: {restore: html, columns: {Name: name, Born: born}, id: "column #"}}'
+LINKED = NUMBERED.replace("column #", "link /p/{id}")
+SIGN_UP = "{match: POST /sign, create: p, request: {form: {name: name, born: born}}, response: {id: $.id}}"
+
+
+def numbered(*people: dict[str, str]) -> str:
+    row = "<tr><td>{id}<td><a href='/p/{id}'>{name}</a> <a href='/p/{id}/edit'>edit</a><td>{born}"
+    return "<table><tr><th>#<th>Name<th>Born" + "".join(row.format(**one) for one in people)
+
+
+@table("rule", [NUMBERED, LINKED])
+async def test_an_id_in_a_row_tells_whose_it_is(rule):
+    one, ann, bo = await people(rule)
+    # without a name, and of one that the vault does not have: the application's own
+    rows = {**ann, "name": "-"}, bo, {"id": 3, "name": "Cy", "born": "1950-01-01"}
+    page = await shown(one, numbered(*rows))
+    assert page == numbered({**ANN, "id": 1, "name": "-"}, {**BO, "id": 2}, rows[2])
+    assert one.events["untold"] == 0
+    # a row with a date of somebody else, and one that quotes somebody else
+    quoting = {**ann, "name": f"{ann['name']} {bo['name']}"}
+    page = await shown(one, numbered({**ann, "born": bo["born"]}, quoting))
+    assert page.count("<td>") == 6
+    assert re.findall("<td>([^<]*)(?:<tr>|$)", page) == ["", ""]
+
+
+@table("rule", [NUMBERED, LINKED])
+async def test_a_list_names_whom_a_sign_up_left_without_an_id(rule):
+    one = await desk(*USUAL, SIGN_UP, rule, fields=FIELDS)
+    call = await one.send("POST /sign", member_form(name="Ann", born=ANN["born"]), FORM)
+    await call.answer(303, b"", ((b"Location", b"/l"),))
+    row = {"id": 7, "name": call.form["name"], "born": call.form["born"]}
+    assert await shown(one, numbered(row)) == numbered({**row, "name": "Ann", "born": ANN["born"]})
+    shows = await (await one.send("GET /p/7")).seen(200, {"id": 7, "born": row["born"]})
+    assert shows["born"] == ANN["born"]
+
+
+async def test_a_row_that_quotes_another_person_names_nobody():
+    one = await desk(*USUAL, SIGN_UP, NUMBERED, fields=FIELDS)
+    bo = await one.create(BO, 2)
+    call = await one.send("POST /sign", member_form(name="Ann", born=ANN["born"]), FORM)
+    await call.answer(303, b"", ((b"Location", b"/l"),))
+    row = {"id": 7, "name": f"{call.form['name']} {bo['name']}", "born": call.form["born"]}
+    assert ANN["born"] not in await shown(one, numbered(row))
+    shows = await (await one.send("GET /p/7")).seen(200, {"id": 7, "born": row["born"]})
+    assert shows["born"] == row["born"]

@@ -48,6 +48,11 @@ def test_a_page_names_the_elements_that_hold_small_tokens():
 def test_a_page_names_the_heads_of_its_tables_and_its_labels():
     rule = operation_of(CARD.replace("RESPONSE", "{restore: html, columns: {Born: born}}")).response
     assert (rule.heads, rule.columns, rule.in_parts) == ({"Born": "born"}, {}, False)
+    for ident in ("column #", "link /c/{id}"):
+        text = f'{{restore: html, columns: {{Born: born}}, id: "{ident}"}}'
+        rule = operation_of(EXPORT.replace("RESPONSE", text)).response
+        assert rule.id is not None
+        assert rule.id.source is IdSource.COLUMN
     both = "{restore: html, columns: {Born: born, Mail: email}, form: {b: born, m: email}}"
     rule = operation_of(EXPORT.replace("RESPONSE", both)).response
     assert (rule.heads["Mail"], rule.members["m"]) == ("email", "email")
@@ -100,8 +105,8 @@ def test_a_form_of_one_new_record_names_them_too():
             "'BORN:' and 'Born' are the same head",
         ),
         (
-            CARD.replace("RESPONSE", '{restore: html, columns: {Born: born, "#": name}}'),
-            "'#' has no letter or digit",
+            CARD.replace("RESPONSE", '{restore: html, columns: {Born: born, " ": name}}'),
+            "a head has a text",
         ),
         (CARD.replace("RESPONSE", "{restore: html, columns: {Born: bron}}"), "no field 'bron'"),
         (CARD.replace("RESPONSE", "{restore: text, columns: {Born: born}}"), "'columns' goes with"),
@@ -142,6 +147,26 @@ def test_an_export_says_which_column_holds_which_field():
             "an id must be a value that no rule names",
         ),
         (EXPORT.replace("RESPONSE", "{id: column ID}"), "a column is one of an export"),
+        (
+            EXPORT.replace("RESPONSE", "{restore: html, only: [name], id: column ID}"),
+            "write restore: csv, or restore: html and 'columns'",
+        ),
+        (
+            EXPORT.replace("RESPONSE", '{restore: html, columns: {Born: born}, id: "column BORN"}'),
+            "an id must be a value that no rule names",
+        ),
+        (
+            EXPORT.replace("RESPONSE", '{restore: csv, columns: {a: name}, id: "link /c/{id}"}'),
+            "a link is one of a page",
+        ),
+        (
+            EXPORT.replace("RESPONSE", '{restore: html, columns: {Born: born}, id: "link /c"}'),
+            "the id",
+        ),
+        (
+            '{match: POST /c, create: contact, response: {restore: html, columns: {Born: born}, id: "column #"}}',
+            "a column is one of an export",
+        ),
         ('{match: "PUT /c/{id}", update: contact, id: column ID}', "a column is one of an export"),
         (
             "{match: POST /c, create: contact, response: {id: $.id, restore: csv, columns: {a: name}}}",
