@@ -92,8 +92,8 @@ async def in_columns(
     by_token, rows = _by_token(records, telling), list[_RowOfPage]()
     for places in parts.values():
         tokens = {one for spot in places for one in _tokens(joined, spot, telling)}
-        known = {one for one in tokens & own if one in by_token}
-        rows.append(_RowOfPage(places, tokens, known, _owner(known, by_token)))
+        certain = {one for one in tokens & own if one in by_token}
+        rows.append(_RowOfPage(places, tokens, certain, _owner(certain, by_token)))
     by_id = dict[int, OpenRow | None]()
     if _has_ids(joined.plan.operation.response):
         by_id = await _by_id(joined, page, rows, began)
@@ -115,7 +115,7 @@ class _RowOfPage(NamedTuple):
 
     places: Sequence[HeadedPlace]
     tokens: AbstractSet[str]  #: texts that may tell its record
-    known: AbstractSet[str]  #: those of them that are tokens
+    certain: AbstractSet[str]  #: those of them that are tokens
     owner: OpenRow | None  #: of all of these
 
 
@@ -130,10 +130,10 @@ async def _by_id(
     telling, objects = _telling(joined), dict[int, AnswerObject]()
     for number, row in enumerate(rows):
         ids = _ids(joined, page, row)
-        if len(ids) != 1 or (row.known and row.owner is None):
+        if len(ids) != 1 or (row.certain and row.owner is None):
             continue
         spots = [
-            (name, one) for one in row.known for name in telling if shapes[name].resembles(one)
+            (name, one) for one in row.certain for name in telling if shapes[name].resembles(one)
         ]
         others = [
             (spot.field, run.text)
