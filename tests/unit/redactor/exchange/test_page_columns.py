@@ -1,5 +1,6 @@
 import re
 from html import unescape
+from typing import Any
 
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.views import View
@@ -175,7 +176,7 @@ LINKED = NUMBERED.replace("column #", "link /p/{id}")
 SIGN_UP = "{match: POST /sign, create: p, request: {form: {name: name, born: born}}, response: {id: $.id}}"
 
 
-def numbered(*people: dict[str, str]) -> str:
+def numbered(*people: dict[str, Any]) -> str:
     row = "<tr><td>{id}<td><a href='/p/{id}'>{name}</a> <a href='/p/{id}/edit'>edit</a><td>{born}"
     return "<table><tr><th>#<th>Name<th>Born" + "".join(row.format(**one) for one in people)
 
