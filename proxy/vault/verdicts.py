@@ -4,9 +4,11 @@ Fields of which both have one token follow what the others tell.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from operator import itemgetter
 
+from proxy.storage.rows import SEEN_IN_PAGE, Staged
 from proxy.vault.body import (
     TOKEN_OF,
     RecordBody,
@@ -46,7 +48,7 @@ def is_as_before(
     texts: dict[str, list[str]] = {}
     for name, text in places:
         texts.setdefault(name, []).append(text)
-    verdicts = {tells(texts.get(name, ()), new[name], old.get(name, ())) for name in new}
+    verdicts = {tells(texts.get(name, ()), new[name], old[name]) for name in new if name in old}
     return True in verdicts and False not in verdicts
 
 
@@ -76,6 +78,15 @@ def superseded(
     same = alike(later, other)
     open_yet = not places and bool(changed(later, other) & later.keys() & other.keys() - same)
     return set() if open_yet or is_as_before(places, later, other) else same
+
+
+def replaced_by(
+    newer: Iterable[tuple[str, str]], version: RecordBody, places: AbstractSet[tuple[str, str]]
+) -> set[str]:
+    """The fields of a version of which an object with these (field, token) shows a newer value."""
+    own = version.value_tokens()
+    later = {name for name, _ in (places - own) & {*newer}}
+    return later & version.values.keys() - {name for name, _ in places & own}
 
 
 def taken(
@@ -137,6 +148,19 @@ def values_shown(
     for _, version in sorted(explained, key=itemgetter(0), reverse=True):
         fields = {**version.values, **fields}
     return fields
+
+
+def shown_of(
+    versions: Sequence[tuple[Staged | None, RecordBody]], places: Sequence[tuple[str, str]]
+) -> TokenizedFields:
+    """The values of these versions, last the live one, as an object with these (field, token) has
+    them: one in doubt that it shows counts for fields, too, of which both have one token.
+    """
+    doubtful, (_, live) = versions[:-1], versions[-1]
+    older = {at for at, (one, _) in enumerate(doubtful) if one and one.at >= SEEN_IN_PAGE}
+    fields = values_shown(places, live, [of for _, of in doubtful], older)
+    bodies = [of.values for _, of in versions]  # and no marks of erased values
+    return {name: of for name, of in fields.items() if any(one.get(name) is of for one in bodies)}
 
 
 def _before(live: RecordBody, version: RecordBody) -> set[tuple[str, str]]:

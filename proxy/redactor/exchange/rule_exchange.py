@@ -317,7 +317,7 @@ class RuleExchange:
             return own
         self.revealed = revealed
         await self._reconcile(missing, revealed)
-        certain = writing.certain(bool(revealed.loose)) if writing is not None else None
+        certain = writing.certain(revealed) if writing is not None else None
         sought = self._search.values if self._search is not None else {}
         notices, of = self._joined.notices, self._collection
         searched = sought if notices.hides else None

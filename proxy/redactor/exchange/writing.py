@@ -18,6 +18,7 @@ from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import (
     ProxiedDraft,
+    Revealed,
     StagedWrite,
     deleted,
     deleted_unknown,
@@ -141,13 +142,15 @@ class Writing:
         """The same of all objects."""
         return [self.tokens(index, item) for index, item in enumerate(items)]
 
-    def certain(self, loose: bool) -> set[str] | None:
+    def certain(self, revealed: Revealed) -> set[str] | None:
         """The fields of which this exchange knows more than the vault.
 
-        ``None``: all, for none of its records is in doubt. ``loose``: the answer shows records
-        without a key, which may be these.
+        ``None``: all, for none of its records is in doubt, as it was looked up before and as it is
+        now, when another answer may have shown that it is two. ``revealed``: what the answer shows;
+        records without a key may be these.
         """
-        if not loose and not any(one.row is not None and one.row.staged for one in self.writes):
+        rows = (*revealed.rows, *self.writes)
+        if not revealed.loose and not any(one and one.row and one.row.staged for one in rows):
             return None
         return {name for write in self.writes for name in write.tokens}
 

@@ -7,6 +7,7 @@ they are one. They are joined in one transaction.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 
 from proxy.crypto.prf import either
 from proxy.offload import give_way
@@ -44,9 +45,11 @@ from proxy.vault.verdicts import superseded
 
 _TRIES = 8  #: how often a record joins one that changes meanwhile
 
-#: The changes that join two records: their ids, the object that shows them as one, where it tells
+#: The changes that join two records: their ids, whether the object that shows them as one tells
 #: what is live, and whether another change of the second may be under way.
-Joins = Callable[[tuple[int, int], AnswerObject | None, bool], Awaitable[Sequence[Change]]]
+Joins = Callable[[tuple[int, int], bool, bool], Awaitable[Sequence[Change]]]
+#: The same of an object.
+JoinsOf = Callable[[AnswerObject, tuple[int, int], bool, bool], Awaitable[Sequence[Change]]]
 
 
 async def join_objects(
@@ -54,7 +57,7 @@ async def join_objects(
     objects: Sequence[AnswerObject],
     revealed: Revealed,
     began: int,
-    joins: Joins,
+    joins: JoinsOf,
 ) -> tuple[list[OpenRow | None], list[tuple[int, OpenRow]]]:
     """Merge records that an answer shows to be one, by ``joins`` where changes are in doubt of the
     one with the id. Return the record of each object, and the records without a name, with the
@@ -97,7 +100,7 @@ async def join_objects(
             await _merge(collection, home, stray, item)
             continue
         pair = stray.row.rid, home.row.key or b""
-        if await join_shown(collection, pair, None if overtaken else item, began, joins):
+        if await join_shown(collection, pair, not overtaken, began, partial(joins, item)):
             joined.add(stray.row.rid)
             homed.add(index)
         elif stray.row.rid in collection.state.at_work:  # and may never get its answer
@@ -115,7 +118,7 @@ async def join_objects(
 async def join_shown(
     collection: Collection,
     pair: tuple[int, bytes],
-    item: AnswerObject | None,
+    tells: bool,
     began: int,
     joins: Joins,
 ) -> bool:
@@ -140,7 +143,7 @@ async def join_shown(
             continue
         locked = await state.locks.attempt(key)
         try:
-            changes = await joins((rid, at), item if locked else None, not locked)
+            changes = await joins((rid, at), tells and locked, not locked)
             if not changes:
                 return False
             await store.commit(collection.table, changes)

@@ -8,6 +8,7 @@ shows its tokens makes those values live, and a delete ends both.
 """
 
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -25,13 +26,8 @@ from proxy.storage.changes import (
     Underway,
 )
 from proxy.storage.rows import SEEN_IN_PAGE, Staged, StagedKind
-from proxy.vault.body import (
-    RecordBody,
-    TokenizedFields,
-    TokenizedValue,
-    changed,
-    renumbered_versions,
-)
+from proxy.vault import verdicts
+from proxy.vault.body import RecordBody, TokenizedValue, changed, renumbered_versions
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import confuses, erased_values, keeping, stored_values
 from proxy.vault.next_version import adopt
@@ -50,8 +46,7 @@ from proxy.vault.proxied.binding import (
 from proxy.vault.proxied.merge_duplicates import attempts_before
 from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
 from proxy.vault.proxied.promotion import rebase
-from proxy.vault.proxied.recognize import telling_hashes
-from proxy.vault.verdicts import adopted_values, fields_of_before, superseded, values_shown
+from proxy.vault.proxied.recognize import has_token_of, telling_hashes
 
 _MOST_VERSIONS: Final = 31  #: in doubt, with which a record is still joined: all are judged
 _TRIES: Final = 8  #: how often names are given again where other records get them meanwhile
@@ -73,6 +68,8 @@ class Displacement(NamedTuple):
     #: makes other writers of these records wait, where they do not yet
     hold: Callable[[Sequence[bytes]], Awaitable[None]] | None = None
     under_way: bool = False  #: a change of the record with the id is, or may be
+    #: the (field, token) of an object that has values of both
+    places: Sequence[tuple[str, str]] = ()
     attempts: Mapping[int, int] = {}  #: earlier ones to make a record that the answer does not show
 
     async def changes(
@@ -94,7 +91,8 @@ class Displacement(NamedTuple):
                 continue
             fresh = home.row.rid in self.own
             texts = self.tokens_of(pair[1] if fresh else pair[0])
-            joined[pair] = joining(collection, before, home, texts, fresh=fresh)
+            shown = texts, frozenset(self.places)
+            joined[pair] = joining(collection, before, home, shown, fresh=fresh)
         return joined
 
 
@@ -255,17 +253,23 @@ def joining(
     collection: Collection,
     before: OpenRow,
     home: OpenRow,
-    tokens_shown: Mapping[str, tuple[str, ...]],
+    shown: tuple[Mapping[str, tuple[str, ...]], AbstractSet[tuple[str, str]]],
     *,
     fresh: bool,
 ) -> list[Change]:
     """The changes that make a record a version of the other, ``home``.
 
+    ``shown``: the tokens of the answer by field, where they tell what is live, and those of an
+    object that has values of both: what it has of ``home`` came behind the other.
+
     That is ``fresh``, or has the id already: then its values stay, too, where others are shown.
 
     Without ``versions: keep`` its values are in doubt, for as long as no object shows each field.
     """
-    versions = _renumbered(before, home)
+    versions, (tokens_shown, both) = _renumbered(before, home), shown
+    for _, old in versions:
+        for name in verdicts.replaced_by(home.values, old, both):
+            del old.values[name]
     new = home.live.values
     if collection.keeps and any(
         confuses(RecordBody(earlier=dict(stored_values(one))), home.live, collection.compared)
@@ -275,17 +279,25 @@ def joining(
     since = {} if fresh else home.live.written_since(before.row.rid, home.row.rid)
     places = [(name, text) for name, texts in tokens_shown.items() for text in texts]
     for _, old in versions:
-        for name in superseded(since, old.values, places):
+        for name in verdicts.superseded(since, old.values, places):
             del old.values[name]
+    untold = collection.single - before.live.written_since(home.row.rid, before.row.rid).keys()
+    for _, old in versions:  # what answers showed of the create before its own one came
+        if has_token_of(collection, old, home.live):
+            for name in untold & old.values.keys() & new.keys():
+                del old.values[name]
     # a newer one that lacks a field was sent without it
     later = fresh or before.row.rid < home.row.rid
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     # what an object has of the record before; then its live values, and the latest that are shown
-    for values in (_as_shown(versions, places), *(of.values for _, of in reversed(versions))):
+    for values in (
+        verdicts.shown_of(versions, places),
+        *(of.values for _, of in reversed(versions)),
+    ):
         own = new if later else {name: of for name, of in new.items() if name in values}
-        for name in fields_of_before(tokens_shown, own, values) - taken.keys():
+        for name in verdicts.fields_of_before(tokens_shown, own, values) - taken.keys():
             texts = tokens_shown.get(name, ())
-            taken[name] = adopted_values(texts, new.get(name, ()), values[name])
+            taken[name] = verdicts.adopted_values(texts, new.get(name, ()), values[name])
     hashes = {
         one: None for _, old in versions for one in telling_hashes(collection, stored_values(old))
     }
@@ -311,17 +323,6 @@ def _renumbered(before: OpenRow, home: OpenRow) -> list[_Version]:
     start = max(home.following, before.following)
     bodies = renumbered_versions([of for _, of in versions], start)
     return [(one, of) for (one, _), of in zip(versions, bodies, strict=True)]
-
-
-def _as_shown(versions: Sequence[_Version], places: Sequence[tuple[str, str]]) -> TokenizedFields:
-    """The values of the record before, as an object with these (field, token) has them: a version
-    in doubt that it shows counts for fields, too, of which both have one token.
-    """
-    doubtful, (_, live) = versions[:-1], versions[-1]
-    older = {at for at, (one, _) in enumerate(doubtful) if one and one.at >= SEEN_IN_PAGE}
-    fields = values_shown(places, live, [of for _, of in doubtful], older)
-    bodies = [of.values for _, of in versions]  # and no marks of erased values
-    return {name: of for name, of in fields.items() if any(one.get(name) is of for one in bodies)}
 
 
 def _alone(collection: Collection, before: OpenRow, home: OpenRow, *, under_way: bool) -> bool:

@@ -7,7 +7,7 @@ from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.rows import TOKEN_RIDS, RowState
 from proxy.tokenization.base import TELLS_RECORD, Resolution
-from proxy.vault.body import TokenizedFields, changed
+from proxy.vault.body import RecordBody, TokenizedFields, changed
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_tokens import other_spellings
 from proxy.vault.earlier_values import RECORD_ID
@@ -215,6 +215,15 @@ def _has_own(collection: Collection, record: OpenRow, replaced: Container[str]) 
         and tokenizer.resolution in TELLS_RECORD
         for field in record.live.values
         if field not in replaced
+    )
+
+
+def has_token_of(collection: Collection, version: RecordBody, other: RecordBody) -> bool:
+    """Whether a version has a token of another record that tells that one from others."""
+    shapes = collection.tokenizers
+    return any(
+        name in shapes and not shapes[name].same and shapes[name].resolution in TELLS_RECORD
+        for name, _ in version.value_tokens() & other.value_tokens()
     )
 
 

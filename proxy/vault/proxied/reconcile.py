@@ -100,16 +100,16 @@ async def _commit(
         opened.live = outcome.live
         return True
     # the record with the id is under change: this one would outlive it
-    joins = partial(_joins, collection)
-    return await join_shown(collection, (row.rid, first.key), None, began, joins)
+    joins = partial(_joins, collection, item)
+    return await join_shown(collection, (row.rid, first.key), False, began, joins)
 
 
 async def _joins(
-    collection: Collection, pair: tuple[int, int], item: AnswerObject | None, under_way: bool
+    collection: Collection, of: AnswerObject, pair: tuple[int, int], tells: bool, under_way: bool
 ) -> Sequence[Change]:
-    """The changes that join two records, ``Joins``."""
-    texts = _texts_by_field(item) if item is not None else {}
-    join = Displacement(lambda _: texts, under_way=under_way)
+    """The changes that join two records, ``JoinsOf``."""
+    texts = _texts_by_field(of) if tells else {}
+    join = Displacement(lambda _: texts, under_way=under_way, places=of.places)
     return (await join.changes(collection, dict([pair])))[pair]
 
 

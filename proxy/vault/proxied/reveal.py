@@ -383,11 +383,9 @@ async def _by_names(
         if item.id is not None and any(rid is not None and rid not in opened for rid in rids)
     }
     rows = await collection.by_key(wanted) if wanted else {}
-    opened.update(
-        await open_with_staged(
-            collection, (), [row for row in rows.values() if row.rid not in opened]
-        )
-    )
+    # also one that was opened before it took the other in
+    newer = [row for row in rows.values() if row.rid not in opened or opened[row.rid].row != row]
+    opened.update(await open_with_staged(collection, (), newer))
     return rows
 
 

@@ -22,6 +22,13 @@ ROWS = [
     ({"name": "di", "pin": "x/2"}, {"name": "cy", "pin": "x/1"}, {"name": "di"}, {"pin"}),
     ({"name": "di", "pin": "x/2"}, {"name": "cy", "pin": "x/1"}, {}, set()),  # it will be told
     ({"phone": "1", "pin": "x/2"}, {"name": "cy", "pin": "x/1"}, {}, {"pin"}),  # it will not
+    # what the earlier one did not have tells nothing of which came last
+    (
+        {"name": "di", "born": "2", "pin": "x/2"},
+        {"name": "cy", "pin": "x/1"},
+        {"name": "cy", "born": "2"},
+        set(),
+    ),
     ({"phone": "1"}, {"name": "cy", "pin": "x/1"}, {"name": "cy"}, set()),
     ({}, {"name": "cy", "pin": "x/1"}, {"name": "cy"}, set()),
 ]
