@@ -91,8 +91,8 @@ class Displacement(NamedTuple):
                 continue
             fresh = home.row.rid in self.own
             texts = self.tokens_of(pair[1] if fresh else pair[0])
-            shown = texts, frozenset(self.places)
-            joined[pair] = joining(collection, before, home, shown, fresh=fresh)
+            tokens = texts, frozenset(self.places)
+            joined[pair] = joining(collection, before, home, tokens, fresh=fresh)
         return joined
 
 
@@ -253,20 +253,20 @@ def joining(
     collection: Collection,
     before: OpenRow,
     home: OpenRow,
-    shown: tuple[Mapping[str, tuple[str, ...]], AbstractSet[tuple[str, str]]],
+    tokens: tuple[Mapping[str, tuple[str, ...]], AbstractSet[tuple[str, str]]],
     *,
     fresh: bool,
 ) -> list[Change]:
     """The changes that make a record a version of the other, ``home``.
 
-    ``shown``: the tokens of the answer by field, where they tell what is live, and those of an
+    ``tokens``: those of the answer by field, where they tell what is live, and those of an
     object that has values of both: what it has of ``home`` came behind the other.
 
     That is ``fresh``, or has the id already: then its values stay, too, where others are shown.
 
     Without ``versions: keep`` its values are in doubt, for as long as no object shows each field.
     """
-    versions, (tokens_shown, both) = _renumbered(before, home), shown
+    versions, (tokens_shown, both) = _renumbered(before, home), tokens
     for _, old in versions:
         for name in verdicts.replaced_by(home.values, old, both):
             del old.values[name]
