@@ -106,9 +106,8 @@ class _Table:
         self.part = part  #: of its labels, where it has no heads
         self.labels = set[str]()  #: fields whose label it has shown in this part
         self.fields = dict[int, str]()  #: by column
-        self.unclear = dict[
-            int, set[str]
-        ]()  #: columns whose head stands twice, or names two fields
+        #: by column, whose head stands twice, or names two fields
+        self.unclear = dict[int, set[str]]()
         self.spans = dict[int, int]()  #: by column, the last row that a cell above takes
         self.cells, self.in_row = list[_Cell](), False
         self.section = b""  #: ``thead``, ``tbody``, ``tfoot``

@@ -13,7 +13,6 @@ for, and whatever is unclear decides nothing: an erased value does not come back
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -24,7 +23,15 @@ from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation, hidden
 from proxy.redactor.exchange.judgement import chooses_nothing
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.message import Media, RawHeaders, Request, Response, classify
+from proxy.redactor.message import (
+    Media,
+    RawHeaders,
+    Request,
+    Response,
+    classify,
+    header,
+    http_seconds,
+)
 from proxy.redactor.redact import BodyObject, ParsedBody
 from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import outside_write
@@ -224,13 +231,9 @@ def _tells_part(name: str, value: str) -> bool:
 
 def _is_fresh(headers: RawHeaders, began: int) -> bool:
     """Whether the answer was made after its request, as far as it says when."""
-    for name, value in _texts(headers):
-        if name == "date":
-            try:
-                return parsedate_to_datetime(value).timestamp() * 1000 > began - _SLOW
-            except ValueError:
-                return False
-    return True
+    date = header(headers, b"date")
+    seconds = http_seconds(date) if date is not None else None
+    return date is None or (seconds is not None and seconds * 1000 > began - _SLOW)
 
 
 def _outside(node: Any, listed: Sequence[Any]) -> Iterator[tuple[str, Any]]:

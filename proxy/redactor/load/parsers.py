@@ -154,7 +154,8 @@ def parse_host(text: str) -> str:
 
 def parse_id(text: str) -> IdPlace:
     """``path NAME``, ``query NAME``, ``form NAME``, ``column NAME``, ``link TEMPLATE``,
-    ``header NAME TEMPLATE``, or a selector, with the address that the id stands in where it is not the member itself.
+    ``header NAME TEMPLATE``, or a selector, with the address that the id stands in where it is not
+    the member itself.
     """
     if text.startswith("$"):
         return _id_selector(text)

@@ -267,7 +267,7 @@ def joining(
     Without ``versions: keep`` its values are in doubt, for as long as no object shows each field.
     """
     versions, (tokens_shown, both) = _renumbered(before, home), tokens
-    for _, old in versions:
+    for _, old in versions if not collection.keeps else ():  # else what was replaced stays
         for name in verdicts.replaced_by(home.values, old, both):
             del old.values[name]
     new = home.live.values
