@@ -173,15 +173,12 @@ async def version_pages(call: ApiRequest, records: Records, render: Render[bytes
     span = limit, offset if cursor is None else cursor
 
     async def fetch(room: int | None) -> tuple[ApiResponse, bool]:
-        page = await history_page(
-            records, call.path["record_key"], span, call.principal.client, min(most, room or most)
-        )
+        asker = PageAsker(render, call.principal.client, min(most, room or most))
+        page = await history_page(records, call.path["record_key"], span, asker)
         more = {} if page.next is None else {"next": page.next}
         more |= wire.redacted_fields(records)
-        versions = page.versions
-        meta = wire.meta_of(len(versions), limit, offset, page.total, more)
-        versions.reverse()  # rendered records are released
-        return wire.pages([render(versions.pop()) for _ in range(len(versions))], meta), page.cut
+        meta = wire.meta_of(len(page.versions), limit, offset, page.total, more)
+        return wire.pages(page.versions, meta), page.cut
 
     return await sized(call, fetch)
 

@@ -49,7 +49,12 @@ class Twins:
     async def ask(self, method: str, path: str, as_: str, **more: Any) -> Said:
         """Ask both the same; the answer of the first, which is that of the second to the last byte."""
         said = [
-            await here.client(method, path, as_, **self._own(place, more))
+            await here.client(
+                method,
+                path.replace("CURSOR", self.cursors[place] or ""),
+                as_,
+                **self._own(place, more),
+            )
             for place, here in enumerate(self.worlds)
         ]
         told = [self._told(place, answer) for place, answer in enumerate(said)]

@@ -7,8 +7,9 @@ from proxy.vault.records.aggregate import AggregateRow, aggregate_groups
 from proxy.vault.records.commit import no_changes, refuse_of_rules
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_many, delete_one
+from proxy.vault.records.export_pages import export
 from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of, record_of_key
-from proxy.vault.records.history import export, history_page
+from proxy.vault.records.history import history_page
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.person import (
     DeletedRecords,

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 import msgspec
 
-from proxy.errors import CannotOpen
+from proxy.errors import CannotOpen, Code, VaultError
 from proxy.model.record import Action, Record
 from proxy.offload import busy, give_way, in_thread, strides
-from proxy.storage.rows import Row
+from proxy.storage.rows import Past, Row
 from proxy.vault.body import RecordBody
 from proxy.vault.collection import LONG
 from proxy.vault.records.repository import Records
 from proxy.vault.seal import OpenValues
-from proxy.vault.table_state import Opening, opening_of
+from proxy.vault.table_state import Opening, Sequencer, opening_of
 
 #: Rows that are opened between two turns of the event loop.
 OPENED = 16
@@ -116,6 +116,35 @@ def remember_shown(
         if not one[0].attachments
     ]
     collection.opened.remember(collection, collection.sealer.edition, openings)
+
+
+def present_version(records: Records, row: Row, *, needed: bool) -> Record | None:
+    """The record as it is; ``None`` for one that does not open and is not needed.
+
+    Raises ``VaultError(CANNOT_OPEN)``.
+    """
+    try:
+        return records.open(row)
+    except VaultError as error:
+        if needed or error.code is not Code.CANNOT_OPEN:
+            raise
+        return None
+
+
+def past_versions(records: Records, key: str, past: list[Past], row: Row | None) -> list[Record]:
+    """Past versions as records; one that does not open is reported and left out."""
+    versions: list[Record] = []
+    for version in past:
+        created_at = (
+            row.created_at
+            if row is not None and row.rid == version.rid
+            else Sequencer.issued_at(version.rid)
+        )
+        try:
+            versions.append(records.open_past(version, created_at, key))
+        except CannotOpen:
+            records.unopenable()
+    return versions
 
 
 class ShownRoom:

@@ -1,20 +1,18 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.record import Action, Record
-from proxy.storage.changes import AddVersion, Remove, Replace
+from proxy.model.record import Action
+from proxy.storage.changes import AddVersion, Replace
 from proxy.storage.rows import Past
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.records.commit import no_changes
 from proxy.vault.records.delete import delete_one
-from proxy.vault.records.find import PageAsker
-from proxy.vault.records.history import export, record_versions
+from proxy.vault.records.history import record_versions
 from proxy.vault.records.repository import Records
 from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, contact, make_contacts
-from tests.support.contacts import contact as person
 from tests.support.memory import MemoryStore
 from tests.support.vaults import draft, make_bench
 
@@ -154,50 +152,3 @@ async def test_the_history_of_a_record_of_rules_is_its_present_version_and_its_e
         ("7", {"name": "Ann", "tags": ["a", "b"]}, "killer"),
         ("7", {"name": "Ann", "tags": ["a", "b"]}, ""),
     ]
-
-
-# ---- export
-
-
-def whole(record: Record) -> Record:
-    return record
-
-
-CLIENT = PageAsker(whole, "client")
-
-
-async def test_every_record_comes_once_in_the_order_of_age_whatever_happens_meanwhile() -> None:
-    contacts = await make_contacts()
-    await contacts.add(*(person(f"k{number}") for number in range(7)))
-    records = contacts.records
-    first = await export(records, None, 3, CLIENT)
-    gone = next(record for record in first.records if record.key == "k1")
-    await records.collection.store.commit(records.collection.table, [Remove(gone.rid)])
-    await contacts.add(person("k7"))
-    second = await export(records, first.next, 3, CLIENT)
-    third = await export(records, second.next, 3, CLIENT)
-    keys = [record.key for page in (first, second, third) for record in page.records]
-    assert keys == [f"k{number}" for number in range(8)]
-    assert third.next is None
-
-
-async def test_a_cursor_belongs_to_its_client() -> None:
-    contacts = await make_contacts()
-    await contacts.add(person("a"), person("b"))
-    page = await export(contacts.records, None, 1, CLIENT)
-    assert page.next is not None
-    for cursor, client in ((page.next, "other"), (page.next[:-2] + "xx", "client"), ("", "client")):
-        with pytest.raises(VaultError) as caught:
-            await export(contacts.records, cursor, 1, PageAsker(whole, client))
-        assert caught.value.code is Code.INVALID_INPUT
-
-
-async def test_a_record_that_does_not_open_is_counted_and_left_out() -> None:
-    contacts = await make_contacts()
-    await contacts.add(person("a"), person("b"))
-    row = await contacts.row("a")
-    assert row is not None
-    damaged = row._replace(body=row.body[:-1] + bytes((row.body[-1] ^ 1,)))
-    await contacts.store.commit(contacts.records.collection.table, [Replace(damaged, row.version)])
-    page = await export(contacts.records, None, 10, CLIENT)
-    assert ([record.key for record in page.records], page.unreadable) == (["b"], 1)

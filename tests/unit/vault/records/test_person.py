@@ -10,8 +10,9 @@ from proxy.model.record import RecordLimits
 from proxy.model.rights import FULL
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
+from proxy.vault.records.export_pages import export
 from proxy.vault.records.find import PageAsker, find_page, record_of_key
-from proxy.vault.records.history import export, record_versions
+from proxy.vault.records.history import record_versions
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.person import PersonValues, find_person_records
 from proxy.vault.records.repository import Records
