@@ -6,7 +6,7 @@ from proxy.api.access import BearerAccess
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
 from proxy.api.operation_table import OPERATIONS as TABLE
 from proxy.auth.clients import Grant
-from tests.support.api import Interface, interface, services, serving
+from tests.support.api import Interface, services, serving
 from tests.support.auth import office
 from tests.support.examples import CONTACT
 from tests.unit.model.test_policy_reader import EXAMPLE
@@ -153,13 +153,6 @@ SUPPORT = {
     "rows": {"filter": {"age": {"$gte": 18}}},
 }
 PATH = "/api/policies/support"
-
-
-@pytest.fixture
-async def here(tmp_path):
-    async with interface(tmp_path) as made:
-        await made.declare("contact", CONTACT)
-        yield made
 
 
 async def test_a_policy_is_put_shown_listed_changed_and_removed(here: Interface):

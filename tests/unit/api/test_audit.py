@@ -3,15 +3,13 @@ import re
 import time
 from typing import Any
 
-import pytest
-
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
 from proxy.api.operation_table import OPERATIONS
 from proxy.audit.events import RECORD_PARAMETERS, SUBJECTS, AuditContext, EventKind
 from proxy.errors import Code, VaultError
 from proxy.model.rights import FULL, Redactor, Rights
 from proxy.offload import FEW
-from tests.support.api import Interface, interface, services, serving
+from tests.support.api import Interface, services, serving
 from tests.support.audit import Kept, audit_context, auditing
 from tests.support.examples import CONTACT
 
@@ -118,13 +116,6 @@ async def test_what_was_changed_before_a_failure_has_its_line():
     context.add(EventKind.WRITE, "p", ["1"])
     auditing(kept).broken(context)
     assert [line["event"] for line in kept.lines] == ["write"]
-
-
-@pytest.fixture
-async def here(tmp_path):
-    async with interface(tmp_path) as made:
-        await made.declare("contact", CONTACT)
-        yield made
 
 
 async def test_a_search_tells_which_records_and_fields_it_revealed(here: Interface):

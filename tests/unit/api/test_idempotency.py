@@ -1,16 +1,6 @@
 import pytest
 
-from tests.support.api import interface
-from tests.support.examples import CONTACT
-
 KEY = {"Idempotency-Key": "a-1"}
-
-
-@pytest.fixture
-async def here(tmp_path):
-    async with interface(tmp_path) as made:
-        await made.declare("contact", CONTACT)
-        yield made
 
 
 async def test_a_repeated_delete_is_answered_as_the_first(here):

@@ -39,13 +39,6 @@ MAY = {
 FOR_ALL = {"list_approvals", "decide_approval", "take_role", "end_role"}
 
 
-@pytest.fixture
-async def here(tmp_path):
-    async with interface(tmp_path) as made:
-        await made.declare("contact", CONTACT)
-        yield made
-
-
 async def ask(here: Interface, operation: ApiOperation, as_: str) -> Any:
     return await here.client(operation.method, re.sub(r"\{\w+\}", "x", operation.path), as_)
 

@@ -2,18 +2,10 @@ import pytest
 
 from proxy.storage.changes import Replace
 from tests.support.api import Interface, interface
-from tests.support.examples import CONTACT, RECORDS
+from tests.support.examples import CONTACT
 from tests.support.vaults import person
 
-
-@pytest.fixture
-async def here(tmp_path):
-    async with interface(tmp_path) as made:
-        await made.declare("contact", CONTACT)
-        for record in RECORDS:
-            made.clock.advance(1000)
-            await made.client("POST", "/api/models/contact", json=record)
-        yield made
+pytestmark = pytest.mark.usefixtures("people")
 
 
 async def found(here: Interface, **filters) -> list[str]:
@@ -51,7 +43,8 @@ async def test_a_create_is_found_again_with_every_value(here):
 
 
 async def test_an_operator_may_let_creates_update(tmp_path):
-    async with interface(tmp_path, on_existing="update") as here:
+    (folder := tmp_path / "another").mkdir()
+    async with interface(folder, on_existing="update") as here:
         await here.declare("contact", CONTACT)
         for city in ("Lund", "Visby"):
             answer = await here.client(

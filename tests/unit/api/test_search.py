@@ -1,17 +1,6 @@
 import pytest
 
-from tests.support.api import interface
-from tests.support.examples import CONTACT, RECORDS
-
-
-@pytest.fixture
-async def here(tmp_path):
-    async with interface(tmp_path) as made:
-        await made.declare("contact", CONTACT)
-        for record in RECORDS:
-            made.clock.advance(1000)
-            await made.client("POST", "/api/models/contact", json=record)
-        yield made
+pytestmark = pytest.mark.usefixtures("people")
 
 
 @pytest.mark.parametrize("path", ["/api/find", "/webapi/find", "/sf/find", "/sf/find-ids"])

@@ -81,7 +81,7 @@ def test_a_name_nested_in_a_declared_one_is_ambiguous(name):
 
 def test_a_name_of_many_brackets_costs_little():
     for sign in (b"[", b".", b"[]", b"]["):
-        assert len(form_members(b"a" + sign * 500_000 + b"=a", 9, ("email", "user[*]"))) == 1
+        assert len(form_members(b"a" + sign * 100_000 + b"=a", 9, ("email", "user[*]"))) == 1
 
 
 @table(

@@ -1,6 +1,7 @@
 """Documents of JSON in texts: of bodies of every kind, stored and shown."""
 
 import json
+import re
 from html import unescape
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -8,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.redactor import inner_texts
 from proxy.redactor.inner_texts import is_readable_xml
 from proxy.redactor.message import RawHeaders
 from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk, member_form
@@ -229,3 +231,18 @@ def test_charsets():
     assert not is_readable_xml(b"text/xml; charset=shift_jis", b"<a/>")
     assert not is_readable_xml(None, "<a/>".encode("utf-16-le"))
     assert is_readable_xml(None, b"<?xml version='1.0' encoding='utf-8'?><a/>")
+
+
+def test_tokens_of_a_long_text_are_found_wherever_they_stand(monkeypatch):
+    monkeypatch.setattr(inner_texts, "_SEARCHED", 50)
+    monkeypatch.setattr(inner_texts, "_LONGEST", 20)
+    pattern = re.compile(r"(?<![0-9A-Za-z])(?:T[0-9]{8})(?![0-9A-Za-z])")
+    texts = [
+        " " * before + "T12345678" + between + "T12345678 T1234567x" * 20
+        for before in range(60)
+        for between in (" ", "x")
+    ]
+
+    for text in texts:
+        found = [(match.start(), match[0]) for match in inner_texts._matches(pattern, text)]
+        assert found == [(match.start(), match[0]) for match in pattern.finditer(text)]

@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,15 @@ from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.records.commit import no_changes
 from proxy.vault.records.create import store_records
 from proxy.vault.schema_store import Origin
-from proxy.vault.schemas.catalog import open_catalog
+from proxy.vault.schemas.catalog import (
+    built_in,
+    built_in_name,
+    busy_schema,
+    occupied,
+    of_file,
+    of_rules,
+    open_catalog,
+)
 from tests.support.catalogs import Shelf, make_shelf, schema
 from tests.support.table import table
 from tests.support.vaults import draft, person
@@ -327,3 +336,27 @@ async def test_keys_that_are_kept_otherwise_are_rewritten_in_the_background() ->
     assert shelf.catalog.records("records").schema.field("key1").storage is Storage.INDEXED_HASHED
     assert len(await shelf.having("key1", "Ann", "records")) == 1
     assert shelf.reported == []
+
+
+@table(
+    ("made", "code"),
+    [
+        (of_rules, Code.SCHEMA_OF_RULES),
+        (of_file, Code.CONFLICT),
+        (built_in, Code.CONFLICT),
+        (built_in_name, Code.INVALID_SCHEMA),
+        (busy_schema, Code.SCHEMA_BUSY),
+    ],
+)
+def test_each_names_the_schema(made: Callable[[str], VaultError], code: Code) -> None:
+    error = made("records")
+    assert error.code is code
+    assert "'records'" in error.message
+
+
+def test_a_name_that_was_free_before_says_what_to_do() -> None:
+    error = occupied("records", Origin.FILE)
+    assert error.code is Code.INVALID_SCHEMA
+    assert "declared by file" in error.message
+    assert "domicile export" in error.message
+    assert [detail.source for detail in error.details] == ["records"]

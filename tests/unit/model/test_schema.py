@@ -1,13 +1,17 @@
-"""The schema of the record-based family."""
+import gc
 
 from proxy.model.schema import (
     KEYS,
     RECORD_KEY,
     SEARCHABLE,
     FieldType,
+    Path,
+    PathStep,
     RecordKeys,
     Storage,
+    Value,
     records_schema,
+    spell,
 )
 from proxy.model.schema_document import write_definition
 from tests.support.table import table
@@ -64,3 +68,34 @@ def test_its_definition_can_be_told(keys: RecordKeys) -> None:
     told = write_definition(records_schema(keys))["fields"]
     assert len(told) == 67
     assert told["key7"]["storage"] == ("indexed" if keys.plain else "indexed_hashed")
+
+
+def test_a_number_is_not_the_text_of_it() -> None:
+    assert Value("1.0", json=True) != Value("1.0")
+    assert Value("1.0", json=True) != Value("1.00", json=True)
+    assert len({Value("a"), Value("a"), Value("a", json=True)}) == 2
+
+
+def test_values_cost_the_cycle_collector_nothing() -> None:
+    assert not gc.is_tracked(Value("Ann"))
+
+
+@table(
+    ("path", "text"),
+    [
+        ((), "$"),
+        (("email",), "$.email"),
+        (("items", PathStep.EACH, "first_name"), "$.items[*].first_name"),
+        ((PathStep.DEEP, "email"), "$..email"),
+        ((PathStep.DEEP, PathStep.MEMBERS), "$..*"),
+        ((PathStep.DEEP, PathStep.EACH, PathStep.MEMBERS), "$..[*].*"),
+        ((0, "first-name"), "$[0]['first-name']"),
+        (("", "0th"), "$['']['0th']"),
+    ],
+)
+def test_a_path_is_spelled_as_a_selector(path: Path, text: str):
+    assert spell(path) == text
+
+
+def test_a_relative_path_is_spelled_from_its_own_root():
+    assert spell(("address", "street"), "@") == "@.address.street"

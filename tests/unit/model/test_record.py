@@ -1,4 +1,6 @@
 from proxy.model.record import (
+    DEFAULT,
+    IDENT,
     LONGEST_FILE_NAME,
     UNKNOWN_TYPE,
     fault_of_filename,
@@ -65,3 +67,13 @@ def test_types_that_are_none(text):
 def test_two_spellings_of_a_letter_are_one_name_and_letter_case_is_not():
     assert same_name("é") == same_name("e\u0301")
     assert same_name("a") != same_name("A")
+
+
+@table("ident", [DEFAULT, "a", "acme2", "e" * 32])
+def test_ids_are_lower_case_letters_and_digits(ident):
+    assert IDENT.fullmatch(ident)
+
+
+@table("ident", ["", "2acme", "Acme", "ac_me", "ac-me", "ac:me", "é", "٢", "e" * 33, "acme\n"])
+def test_nothing_else_becomes_part_of_the_name_of_a_table(ident):
+    assert not IDENT.fullmatch(ident)
