@@ -327,11 +327,20 @@ def _settled_operation(operation: Operation, entity: Entity) -> Operation:
         },
         search=settled_search(operation.request.search, names),
     )
-    cookies = {
-        cookie: names.get(field, field) for cookie, field in operation.response.cookies.items()
-    }
-    body = _body(operation.response.body, names)
-    response = replace(operation.response, body=body, cookies=cookies)
+    answer = operation.response
+    cookies, columns, heads, members = (
+        {place: names.get(field, field) for place, field in places.items()}
+        for places in (answer.cookies, answer.columns, answer.heads, answer.members)
+    )
+    response = replace(
+        answer,
+        body=_body(answer.body, names),
+        cookies=cookies,
+        columns=columns,
+        heads=heads,
+        members=members,
+        only=frozenset(names.get(field, field) for field in answer.only),
+    )
     return replace(operation, entity=entity, request=request, response=response)
 
 

@@ -51,6 +51,14 @@ async def test_each_row_of_a_table_shows_the_date_of_the_person_whose_tokens_it_
     assert await shown(one, rows({**bo, "name": ""})) == rows({**BO, "name": ""})
 
 
+async def test_people_who_stand_among_the_records_of_the_program_are_shown_as_others_are():
+    kept = "born: {kind: date, keep_as: key3}", "name: {kind: name, keep_as: profile_key}"
+    rule = LIST.replace("E-mail: email, ", "")
+    one = await desk(*USUAL[:1], rule, fields=kept, hosted=True)
+    ann = await one.create({"name": "Ann", "born": "1931-02-27"})
+    assert await shown(one, rows({**ann, "email": "-"})) == rows({**ANN, "email": "-"})
+
+
 @table(
     ("row", "born"),
     [

@@ -42,3 +42,21 @@ def test_operations_and_entities_go_by_the_fields_of_the_record_schema():
     assert read.response.body is not None
     assert set(read.response.body.fields) == {"profile_key", "key3", "spare"}
     assert (of_pets.entity, pet.kept_as) == (pet, None)
+
+
+def test_columns_heads_and_elements_of_answers_go_by_them_as_well():
+    """Without it a page was answered with 500, and an export showed the dates of tokens."""
+    text = TEXT.replace("spare: {kind: text}", "born: {kind: date, keep_as: key1}").replace(
+        ", fields: {spare: $.else}", ""
+    )
+    pages = (
+        "{match: GET /list, read: person, response: {restore: html, only: [name, email, born], "
+        "columns: {Name: name, Born: born}, form: {mail: email, birthday: born}}}",
+        "{match: GET /export, read: person, "
+        "response: {restore: csv, columns: {Name: name, Born: born}, id: column ID}}",
+    )
+    rules = load_text(text + "".join(f"  - {page}\n" for page in pages)).operations
+    page, export = (one.response for one in rules[-2:])
+    assert page.heads == export.columns == {"Name": "profile_key", "Born": "key1"}
+    assert page.members == {"mail": "key3", "birthday": "key1"}
+    assert page.only == {"profile_key", "key3", "key1"}
