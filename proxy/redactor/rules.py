@@ -87,6 +87,8 @@ class FieldRule:
     find: frozenset[str]  #: of ``exact``, ``partial``, ``range``
     mask: Mask  #: mask in views that mask the field
     check: FieldCheck | None = None  #: what its values have to be
+    #: heads and labels of it in pages and exports, where people would believe its token
+    labels: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

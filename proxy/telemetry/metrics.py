@@ -68,6 +68,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "field, or a column of its CSV file): its value reaches the application in the clear. A member of a JSON body (body) or an argument of "
         "GraphQL (argument) is counted by its path, in a sample of the requests, and only if a value is suspected, or if the argument holds the "
         "name of a field in its own. An order by a protected field of any entity that no rule refuses (order) is counted by its parameter. "
+        "A head or label of a page (page), or a column of an export (export), that this rule does not name is counted by its field, in a sample of "
+        "the pages, if other rules or the field's name call it so and a token of a person there stands under it, as a date which people believe. "
         "Names are shown if their words are those of the rule or common API words."),
     "domicile_unnamed_suspected": MetricSpec("gauge", ("endpoint", "operation", "place", "parameter", "kind"),
         "1 if a value of that data type is suspected in a parameter, a member of a JSON body or an argument of GraphQL that the rule does not name."),

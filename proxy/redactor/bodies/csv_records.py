@@ -119,6 +119,7 @@ class CsvRecords:
         self._dialect: _Dialect | None = None
         self._fields: dict[int, str] = {}  #: by number of the column
         self._id_column = -1
+        self.names: list[str] = []  #: of all columns, once the first line has come
         self.unread = False  #: the rest of the file passes as it comes
 
     def feed(self, piece: bytes) -> CsvSlice:
@@ -197,7 +198,7 @@ class CsvRecords:
                 at: self._columns[one] for at, one in enumerate(names) if one in self._columns
             }
             if len(fields) > len(self._fields):
-                self._dialect, self._fields = dialect, fields
+                self._dialect, self._fields, self.names = dialect, fields, names
                 self._id_column = names.index(self._ident) if self._ident in names else -1
         self.unread = self._dialect is None
 

@@ -22,6 +22,7 @@ from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.page_columns import tell_unnamed
 from proxy.redactor.exchange.page_tokens import (
     MOST_QUOTED,
     in_elements,
@@ -92,10 +93,8 @@ class ErrorTokens:
     ) -> None:
         """``searched``: tokens sent in place of searched values, by (field, token).
 
-        ``only``: the fields that may be shown; empty: all.
-
-        ``returned``: (field, token) that the request itself contained in place of a value. They
-        stay tokens for that caller.
+        ``only``: the fields that may be shown; empty: all. ``returned``: (field, token) that the
+        request itself contained in place of a value. They stay tokens for that caller.
         """
         self._collection = collection = joined.collection
         self._view = view = joined.view
@@ -269,14 +268,13 @@ class AnswerScan:
         self.revealed = False  #: whether anything stored was restored
 
     async def restored(self, answer: Response, keys: Sequence[str], page: int | None) -> Response:
-        """The answer with values. ``keys``: the records that the request names.
-
-        ``page``: when the answer was requested, if it is a page.
-        """
+        """The answer with values; ``keys``, ``page``: as of ``edits``."""
         errors = self._joined.plan.operation.endpoint.on_error.upstream_not_2xx
         if page is None and errors != "scan":
             return answer
         edits = await self.edits(answer, keys, page)
+        if page is not None:
+            await tell_unnamed(self._joined, answer, page)
         long = len(answer.body) > SMALL
         return replace(answer, body=await run_in_thread(long, restore.splice, answer.body, edits))
 
@@ -287,9 +285,10 @@ class AnswerScan:
         page: int | None,
         taken: Sequence[tuple[int, int]] = (),
     ) -> list[Edit]:
-        """Return the edits that restore a body. ``keys``, ``page``: as above.
+        """Return the edits that restore a body. ``keys``: the records that the request names.
 
-        ``taken``: stretches, in order, that something else is written to.
+        ``page``: when the answer was requested, if it is a page. ``taken``: stretches, in order,
+        that something else is written to.
         """
         declared, long = header(answer.headers, b"content-type"), len(answer.body) > SMALL
         kind, body = await run_in_thread(long, restore.taken_as, declared, answer.body)

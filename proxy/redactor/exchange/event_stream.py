@@ -8,6 +8,7 @@ of the vault. Only reads have such answers, so nothing has to be settled.
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -25,11 +26,13 @@ from proxy.redactor.exchange.request_tokens import SearchTokens
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import Media, RawHeaders, Request, header
+from proxy.redactor.page_heads import label_of
 from proxy.redactor.plan import BodyPlan, Outcome
 from proxy.redactor.redact import BodyObject, ParsedBody, read_answer_body
 from proxy.redactor.restore import rewritten
 from proxy.redactor.rules import Operation, Stream
 from proxy.redactor.words import Formulas, OtherKinds
+from proxy.vault.proxied import Revealed
 
 _JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
 _SWITCHING = 101
@@ -159,6 +162,7 @@ class CsvExchange(StreamExchange):
 
     _records: CsvRecords
     _noted = False  #: whether it was counted that the export cannot be read
+    _looked = False  #: whether it was looked at for columns that the rule does not name
 
     async def stream(self, status: int, headers: RawHeaders) -> "CsvExchange | None":
         rule = self._operation.response
@@ -191,7 +195,30 @@ class CsvExchange(StreamExchange):
         if not any(item.spots for item in some.items):
             return some.raw
         write = partial(self._records.written, some)
-        return await self._restored_items(some.raw, [*some.items], (write, len(some.raw) > SMALL))
+        long = len(some.raw) > SMALL
+        restored = await self._restored_items(some.raw, [*some.items], (write, long))
+        if self.revealed is not None and not self._looked:
+            self._looked = True
+            self._tell_unnamed(some.raw, self.revealed)
+        return restored
+
+    def _tell_unnamed(self, first: bytes, revealed: Revealed) -> None:
+        """Tell of fields whose tokens stand in columns that the rule does not name, and others do;
+        ``first``: rows of these records.
+        """
+        heads, view = self._joined.pages.heads, self._joined.view
+        fields = {heads[label] for label in map(label_of, self._records.names) if label in heads}
+        for field in fields - (view.hidden if view is not None else frozenset()):
+            tokens = (
+                token.encode()
+                for record in revealed.rows
+                for name, token in (record.values if record is not None else ())
+                if name == field
+            )
+            if any(token in first for token in islice(tokens, _LATELY)):
+                self._joined.unnamed.count(
+                    field, [self._operation.entity.fields[field].kind], "export"
+                )
 
 
 class MessageExchange(StreamExchange):

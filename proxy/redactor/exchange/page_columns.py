@@ -9,8 +9,10 @@ not shown (``untold_token``), for people would believe it.
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import Final, NamedTuple
 
+from proxy.errors import VaultError
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation
@@ -35,6 +37,11 @@ from proxy.vault.proxied import (
 
 #: Places of a page that are read; those beyond are taken for those of nobody.
 _MOST: Final = 20_000
+#: Bytes, and places and tokens, of a page that is looked at for heads that its rule does not name,
+#: and texts of each field that are compared in all manners of writing.
+_LOOKED_AT: Final = 64 * 1024
+_SPOTS: Final = 200
+_SPELLED: Final = 10
 
 
 class ColumnEdits(NamedTuple):
@@ -203,6 +210,41 @@ def joined_edits(first: Iterable[Edit], second: Iterable[Edit]) -> list[Edit]:
         if (at := bisect_right(ends, one[0])) == len(taken) or taken[at][0] >= one[1]
     ]
     return sorted([*taken, *more])
+
+
+async def tell_unnamed(joined: BoundOperation, answer: Response, began: int) -> None:
+    """Tell of fields whose tokens a page shows under heads that its rule does not name, and other
+    rules do; nothing is changed by that. ``began``: the time of the request.
+    """
+    if not joined.pages.takes(began):
+        return
+    page, view = answer.body[:_LOOKED_AT], joined.view
+    read = await run_in_thread(len(page) > SMALL, headed_texts, page, joined.pages.heads)
+    texts = dict[str, dict[str, None]]()
+    for spot in read.places[:_SPOTS]:
+        if view is None or spot.field not in view.hidden:
+            texts.setdefault(spot.field, {}).update(dict.fromkeys(one.text for one in spot.runs))
+    if not texts:
+        return
+    collection, telling = joined.collection, _telling(joined)
+    patterns = {collection.tokenizers[name].pattern for name in telling}
+    text = page.decode("latin-1")  # a byte for each character
+    tokens = islice((hit[0] for one in patterns for hit in one.finditer(text)), _SPOTS)
+    try:
+        records = (await reveal_anywhere(collection, tokens, telling, began)).opened.values()
+    except VaultError:
+        return  # the next page is looked at
+    for field, shown in texts.items():
+        if any(_is_in(record, field, shown) for record in islice(records, _SPOTS)):
+            joined.unnamed.count(field, [joined.plan.operation.entity.fields[field].kind], "page")
+
+
+def _is_in(record: OpenRow, field: str, texts: Mapping[str, None]) -> bool:
+    """Whether one of these texts is a token of the record; a few in any manner of writing."""
+    few = islice((one for one in texts if any(map(str.isdigit, one))), _SPELLED)
+    return any(name == field and token in texts for name, token in record.values) or any(
+        _value(record, field, one) is not None for one in few
+    )
 
 
 class _Columns:

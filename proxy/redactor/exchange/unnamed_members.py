@@ -17,7 +17,7 @@ from proxy.redactor.bodies.patch_kinds import CHANGES
 from proxy.redactor.json.text import fold_name
 from proxy.redactor.message import Media, Request, is_patch
 from proxy.redactor.named_places import OBJECT, PASSED, Selector, named_places, steps_in
-from proxy.redactor.rules import Operation, PatchKind
+from proxy.redactor.rules import Operation, PatchKind, Restore
 from proxy.redactor.suspicions import legible, suspected
 from proxy.redactor.xml_documents import LONE, TEXT, read_xml_document
 
@@ -29,6 +29,9 @@ _NODES: Final = 2500
 _ELEMENTS: Final = 50
 _TEXTS: Final = 250
 _ALIKE: Final = 5
+#: Pages that are looked at, the first ones and then one in that many milliseconds.
+_PAGES: Final = 20
+_PAGE_EVERY: Final = 10_000
 #: Words of documents in many interfaces, which are nobody's names.
 PUBLIC_MEMBERS: Final = frozenset(
     (
@@ -63,12 +66,50 @@ EVENTS: Final = {
         "order of its tokens; name the field there under refuse or drop, as entity.field where it "
         "is one of another entity"
     ),
+    "page": (
+        "a page shows the token of a field, which people take for a value, below a head or behind "
+        "a label that its rule does not name: name it under columns, with one of a column that "
+        "shows whose row it is, or give the field the token opaque"
+    ),
+    "export": (
+        "an export shows the token of a field, which people take for a value, in a column that its "
+        "rule does not name: name it under columns, with the column of the record's id"
+    ),
     "": (
         "a parameter of a ruled request is not named: what it holds reaches the application in the "
         "clear; name it under query, form, multipart or csv, with pass: true where it holds "
         "nobody's data"
     ),
 }
+
+
+class PageSample:
+    """Which pages of an operation are looked at for heads that its rule does not name: the first
+    ones, then one in some seconds; and those heads, with the fields that other rules mean by them.
+    """
+
+    __slots__ = ("due", "heads", "left")
+
+    def __init__(self, operation: Operation) -> None:
+        answer = operation.response
+        pages = answer.restore in (Restore.HTML, Restore.ANYWHERE, Restore.CSV)
+        named = {*answer.heads.values(), *answer.members.values(), *answer.columns.values()}
+        self.heads = {
+            label: rule.name
+            for rule in operation.entity.fields.values()
+            for label in sorted(rule.labels if pages and rule.name not in named else ())
+        }
+        self.left = _PAGES
+        self.due = 0  #: in milliseconds since the epoch
+
+    def takes(self, now: int) -> bool:
+        """Whether a page is looked at; ``now``: in milliseconds since the epoch."""
+        if not self.heads or now < self.due:
+            return False
+        self.left -= 1
+        if self.left <= 0:
+            self.due = now + _PAGE_EVERY
+        return True
 
 
 #: A step of a patch that is an element of an array (RFC 6901).

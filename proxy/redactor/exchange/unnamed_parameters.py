@@ -186,7 +186,7 @@ class UnnamedParameters:
                 continue
             sign = legible(text, SIGNS)
             if not sign.isalnum() and (kinds := suspected(sign)):
-                self._count(f"{{{name}}}", kinds, "path")
+                self.count(f"{{{name}}}", kinds, "path")
         if query := request.target.partition(b"?")[2]:
             self._look("query", query)
             if _ORDER.search(query):
@@ -221,7 +221,7 @@ class UnnamedParameters:
             return  # it was refused for that, or nobody can read it
         members, named = suspected_members(document, self._places)
         for path, kinds in members.items():
-            self._count(self._spelled(path), kinds)
+            self.count(self._spelled(path), kinds)
         if self._creates and not named and document and not self._fieldless:
             self._fieldless = True
             _log.warning(
@@ -235,7 +235,7 @@ class UnnamedParameters:
         for document in patched.documents(body, depth):
             for path, kinds in suspected_members(document, self._places)[0].items():
                 if not patched.is_named(path):
-                    self._count(self._spelled(path), kinds)
+                    self.count(self._spelled(path), kinds)
 
     def _spelled(self, path: Path) -> str:
         """A path whose names are public; ``other`` where too many were told."""
@@ -251,7 +251,8 @@ class UnnamedParameters:
         self._paths.add(text)
         return text
 
-    def _count(self, path: str, kinds: Sequence[str], part: str = "") -> None:
+    def count(self, path: str, kinds: Sequence[str], part: str = "") -> None:
+        """Count what a rule does not name, and report it with new kinds, by its public name."""
         key = part or self._part, path
         met = self._met.get(key)
         if met is None:
@@ -276,7 +277,7 @@ class UnnamedParameters:
             ):
                 continue
             if named := unruled_order(self._searches, self._protected, (name, text[:SIGNS])):
-                self._count(parameter_word(name, self._words | HARMLESS | {"by"}), named, "order")
+                self.count(parameter_word(name, self._words | HARMLESS | {"by"}), named, "order")
 
     def _look_at_upload(self, request: Request, plan: BodyPlan) -> None:
         limit = self._operation.endpoint.limits.form_fields
@@ -388,7 +389,7 @@ class UnnamedArguments(UnnamedParameters):
         except VaultError:  # it was refused for that
             return
         for path, kinds in suspicions.items():
-            self._count(self._spelled(path), kinds)
+            self.count(self._spelled(path), kinds)
 
 
 def _is_form(request: Request) -> bool:

@@ -17,6 +17,7 @@ from proxy.redactor.load.graphql import with_inner
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
 from proxy.redactor.load.rule_keys import RULE_FILE
 from proxy.redactor.load.rule_tests import parse_case
+from proxy.redactor.load.shown_names import with_labels
 from proxy.redactor.load.sources import (
     RuleSource,
     decode_rule_text,
@@ -243,7 +244,9 @@ def _addressed(file: FileRules, joint: Sequence[FileRules]) -> FileRules:
             entity=replace(
                 own,
                 addressed=own.name not in bare,
-                fields=with_lone_tokens(own, every, everywhere=own.name in bare),
+                fields=with_labels(
+                    own, with_lone_tokens(own, every, everywhere=own.name in bare), every
+                ),
             ),
         )
         for draft in file.entities

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from proxy.redactor.forks import each_operation
-from proxy.redactor.load.entities import needs_record
+from proxy.redactor.load.shown_names import is_believed
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.rules import Entity, PassRule, Restore, RuleSet, Verb
 from proxy.redactor.tools.difference import RuleChange, RuleEffect
@@ -24,7 +24,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     hints += [_believable(one, rules) for one in rules.entities]
     hints += [_dates_in_lists(one, rules) for one in rules.entities]
     hints += [_sent_ids(rules), _any_redirect(rules), _numbers_of_calls(rules)]
-    hints += [_any_path(rules), _unnamed_start(rules), _file_names(rules)]
+    hints += [_search_boxes(rules), _any_path(rules), _unnamed_start(rules), _file_names(rules)]
     return {
         "ok": True,
         "version": rules.version,
@@ -164,24 +164,26 @@ def _believable(entity: Entity, rules: RuleSet) -> str:
 
 
 def _dates_in_lists(entity: Entity, rules: RuleSet) -> str:
-    """A hint about pages that show no small token, as their rules say; empty for none."""
-    small = {
-        one.name
-        for one in entity.fields.values()
-        if needs_record(one.shape) and SHAPES[one.shape.name].looks_like
-    }
+    """A hint about pages and exports that show no small token, as their rules say; empty for
+    none.
+    """
+    small = {one.name for one in entity.fields.values() if is_believed(one)}
     labels, fields = dict[str, None](), set[str]()
     for one in each_operation(rules.operations):
         answer = one.response
-        left = small - answer.only
-        if one.entity.name == entity.name and answer.restore in _PAGES and answer.only and left:
+        named = answer.only | {*answer.columns.values()}
+        exports = answer.restore is Restore.CSV or (answer.restore in _PAGES and answer.only)
+        if one.entity.name == entity.name and exports and not small <= named:
             labels[one.label] = None
-            fields |= left
+            fields |= small - named
+    names = sorted(fields)
+    heads = ", ".join(f"{one.replace('_', ' ').capitalize()}: {one}" for one in names)
     return (
-        f"{', '.join(sorted(fields))} of {entity.name}: 'only' says that the page of "
-        f"{', '.join(labels)} has none; if it has, as a list may, people believe the token there, "
-        "and a form saves it; write token: opaque where the application's column is text, or in "
-        "place of 'only' name its element under form:, and one that shows whose it is"
+        f"{', '.join(names)} of {entity.name}: by its rule the answer of {', '.join(labels)} has "
+        "none; if it has, as a list or an export may, people believe the token there, and a form "
+        f"saves it; name the head under columns, as in columns: {{{heads}}}, or the element under "
+        "form, with one that shows whose it is (of an export, id: column ID); or write token: "
+        "opaque where the application's column is text"
         if labels
         else ""
     )
@@ -203,6 +205,34 @@ def _sent_ids(rules: RuleSet) -> str:
         f"what the vault finds is sent as {', '.join(sent)}: an application that does not know it "
         "ignores it, and shows every record; search for somebody once to see that it does"
         if sent
+        else ""
+    )
+
+
+#: How applications call one box that looks in several columns.
+_BOXES: Final = re.compile(
+    r"(?i)(?:.*[\[._-])?(?:q|s|query|search(?:_?(?:term|text|query))?|terms?|keywords?|find|contains)\]?"
+)
+
+
+def _search_boxes(rules: RuleSet) -> str:
+    """A hint about boxes that look in protected columns alone; empty for none."""
+    boxes = dict[str, None]()
+    for one in each_operation(rules.operations):
+        search = one.request.search
+        parts = (*search.query.values(), *search.form.values()) if search is not None else ()
+        every = [(part.name.rpartition(".")[2], [*part.vault_fields]) for part in parts]
+        every += [(name, [field]) for name, field in one.request.query.items()]
+        for name, fields in every:
+            if fields and _BOXES.fullmatch(name):
+                others = [field for field in one.entity.fields if field not in fields]
+                left = f" (not in {', '.join(others)})" if others else ""
+                boxes[f"{name} of {one.label} looks in {', '.join(fields)}{left}"] = None
+    return (
+        f"{'; '.join(boxes)}: a box that looks in other columns of the application as well, such "
+        "as a city or a company, finds nobody by them any more; name all fields that it looks in, "
+        "or give the other columns a parameter of their own, with pass: true"
+        if boxes
         else ""
     )
 

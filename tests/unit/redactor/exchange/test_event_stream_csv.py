@@ -108,3 +108,21 @@ async def test_an_export_settles_an_update_in_doubt():
         text = "ID;Name;E-mail;Born;Made\r\n" + row({**call.json, "id": 1})
         assert f"1;{name};Ann@x.example" in (await exported(one, [text.encode()])).decode()
         assert await one.counts() == (1, 0, 0)
+
+
+async def test_a_date_in_a_column_that_the_rule_does_not_name_is_told():
+    export = EXPORT.replace(", Born: born", "")
+    page = "{match: GET /l, read: p, response: {restore: html, only: [name, born], columns: {Name: name, Geboren: born}}}"
+    one = await desk(*USUAL, export, page)
+    ann = await one.create(ANN)
+    for head, told in (("Day", 0), ("Born", 1), ("GEBOREN", 1)):
+        text = f"ID;Name;E-mail;{head};Made\r\n{row(ann)}"
+        assert ann["born"].encode() in await exported(one, [text.encode()])
+        metric = one.metrics.samples("domicile_unnamed_parameters_total")
+        assert [count for key, count in metric if key[1:] == ("GET /export", "export", "born")] == [
+            told + (head == "GEBOREN")
+        ] * bool(told)
+    # dates of the application itself
+    text = f"ID;Name;E-mail;Born;Made\r\n{row({**ann, 'born': '2020-01-01'})}"
+    await exported(one, [text.encode()])
+    assert [count for _, count in one.metrics.samples("domicile_unnamed_parameters_total")] == [2]

@@ -49,14 +49,16 @@ def test_columns_heads_and_elements_of_answers_go_by_them_as_well():
     text = TEXT.replace("spare: {kind: text}", "born: {kind: date, keep_as: key1}").replace(
         ", fields: {spare: $.else}", ""
     )
-    pages = (
+    page = (
         "{match: GET /list, read: person, response: {restore: html, only: [name, email, born], "
-        "columns: {Name: name, Born: born}, form: {mail: email, birthday: born}}}",
-        "{match: GET /export, read: person, "
-        "response: {restore: csv, columns: {Name: name, Born: born}, id: column ID}}",
+        "columns: {Name: name, Born: born}, form: {mail: email, birthday: born}}}"
     )
-    rules = load_text(text + "".join(f"  - {page}\n" for page in pages)).operations
-    page, export = (one.response for one in rules[-2:])
-    assert page.heads == export.columns == {"Name": "profile_key", "Born": "key1"}
-    assert page.members == {"mail": "key3", "birthday": "key1"}
-    assert page.only == {"profile_key", "key3", "key1"}
+    export = (
+        "{match: GET /export, read: person, "
+        "response: {restore: csv, columns: {Name: name, Born: born}, id: column ID}}"
+    )
+    rules = load_text(text + f"  - {page}\n  - {export}\n").operations
+    shown, exported = (one.response for one in rules[-2:])
+    assert shown.heads == exported.columns == {"Name": "profile_key", "Born": "key1"}
+    assert shown.members == {"mail": "key3", "birthday": "key1"}
+    assert shown.only == {"profile_key", "key3", "key1"}

@@ -1,6 +1,7 @@
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.difference import differences
 from proxy.redactor.tools.rule_data import changes_data, results_data, rules_data
+from tests.support.rules import HEAD
 from tests.support.table import table
 
 RULES = """\
@@ -113,8 +114,18 @@ def test_a_list_that_shows_no_date_as_its_rule_says_is_hinted_at() -> None:
         ("", '"GET /list/{id}"', ", born], form: {birthday: born}", False),
     ):
         hints = rules_data(load_text(dated % token + page % (match, rest)))["hints"]
-        said = [one.split(":")[0] for one in hints if "'only' says" in one]
-        assert said == ["born of contact"] * hinted
+        said = [one for one in hints if "by its rule" in one]
+        assert [one.split(":")[0] for one in said] == ["born of contact"] * hinted
+        assert all("columns: {Born: born}" in one for one in said)
+
+
+def test_an_export_that_leaves_out_a_date_is_hinted_at() -> None:
+    dated = RULES.replace("name: {kind: name}", "name: {kind: name}, born: {kind: date}")
+    rule = "  - {match: GET /e, read: contact, response: {restore: csv, columns: {%s}, id: column ID}}\n"
+    for columns, hinted in (("Name: name", True), ("Name: name, Born: born", False)):
+        hints = rules_data(load_text(dated + rule % columns))["hints"]
+        said = [one for one in hints if "the answer of GET /e has none" in one]
+        assert bool(said) is hinted
 
 
 def test_an_update_that_any_redirect_confirms_is_hinted_at() -> None:
@@ -190,3 +201,23 @@ def test_a_path_whose_pages_below_are_named_and_itself_is_not_is_hinted_at() -> 
     for rules, hinted in ((read, True), (read + itself, False)):
         hints = rules_data(load_text(RULES + rules))["hints"]
         assert any(one.startswith("GET /admin/: no rule names") for one in hints) is hinted
+
+
+def test_one_box_for_protected_and_other_columns_is_hinted_at() -> None:
+    asks = "{field: name, via: vault, send: {param: ids, none: '-'}}"
+    whole = "mail: {kind: email, token: {shape: email, same: true}}"
+    for name, how, said in (
+        ("q", asks, "q of GET /find looks in name (not in mail)"),
+        ("'q[search_term]'", asks, "q[search_term] of GET /find looks in name (not in mail)"),
+        ("search", "mail", "search of GET /find looks in mail (not in name)"),
+        ("name", asks, ""),
+        ("q", "{refuse: always}", ""),
+    ):
+        rules = (
+            f"{HEAD}entities:\n  p:\n    fields:\n"
+            f"      name: {{kind: name, find: [partial]}}\n      {whole}\n"
+            "operations:\n  - {match: POST /p, create: p}\n"
+            f"  - {{match: GET /find, read: p, query: {{{name}: {how}}}}}\n"
+        )
+        hints = [one for one in rules_data(load_text(rules))["hints"] if "a box that" in one]
+        assert [one.partition(": a box")[0] for one in hints] == [said] * bool(said)
