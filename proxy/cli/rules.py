@@ -315,6 +315,7 @@ def show_coverage(arguments: Arguments) -> int:
     from proxy.bootstrap.rules import coverage_of_all, coverage_written, load_rules
     from proxy.net.coverage_report import coverage_data, instant_in_words
     from proxy.redactor.tools.rule_data import version_signs
+    from proxy.redactor.tools.watched import steps_in_words
 
     settings = load_settings(arguments.config, os.environ)
     rules = load_rules(settings)
@@ -331,7 +332,7 @@ def show_coverage(arguments: Arguments) -> int:
     paths = [one["path"] for one in data["unknown"]]
     names = [one["parameter"] for one in data["parameters"] if one["place"] == "query"]
     data["versions"] = [] if any(e.keeps for e in rules.entities) else version_signs(paths, names)
-    command.show(arguments, data, _lines(data))
+    command.show(arguments, data, [*_lines(data), *steps_in_words(data["unknown"])])
     return OK if data["ok"] else FAULT
 
 
@@ -354,7 +355,7 @@ def _lines(data: dict[str, Any]) -> list[str]:
         request += f" (perhaps {one['perhaps']} by now)" if "perhaps" in one else ""
         last = ", ".join(one["answers"]), one["since"], str(one["count"])
         rows.append(("unknown", one["endpoint"], request, _places(one), *last))
-    parameters, unknown = len(data["parameters"]), len(data["unknown"])
+    parameters = len(data["parameters"])
     named = f"Parameters and members of ruled requests that no rule names: {parameters}"
     lines = [named] if parameters else []
     if data["ids"]:
@@ -367,7 +368,7 @@ def _lines(data: dict[str, Any]) -> list[str]:
             f"Requests tell of versions ({', '.join(data['versions'])}): if the application keeps "
             "several of a record under one id, say versions: keep at its entity."
         )
-    lines.append(f"Shapes of paths that no rule names: {unknown}")
+    lines.append(f"Shapes of paths that no rule names: {len(data['unknown'])}")
     state = "no instance has written one yet; a running one does so every ten seconds"
     if data["as_of"]:
         state = f"as of {data['as_of']} (a running instance writes it every 10 seconds)"

@@ -274,7 +274,7 @@ def coverage_data(
     finder = RuleFinder(rules)
     changed = report.rules != rules.version  # and the instance has not told which it met since
     unknown = [
-        {**_unknown(path), **(_perhaps(rules, path) if changed else {})}
+        {**_unknown(path), **_next(rules, path), **(_perhaps(rules, path) if changed else {})}
         for path in report.unknown
         if not _is_ruled(finder, rules, path)
     ]
@@ -325,6 +325,14 @@ def _perhaps(rules: RuleSet, path: UnruledPath) -> dict[str, str]:
     )
     label = next(several, "")
     return {"perhaps": label} if label else {}
+
+
+def _next(rules: RuleSet, path: UnruledPath) -> dict[str, str]:
+    from proxy.redactor.tools.watched import next_step  # of no use to a request
+
+    own = {one.entity.name for one in rules.operations if one.endpoint.name == path.endpoint}
+    step = next_step(f"{path.method} {path.path}", path.places, path.members, own)
+    return {"next": step} if path.kinds else {}
 
 
 def _rule(rule: Rule, uses: Mapping[_Key, RuledUse]) -> dict[str, Any]:

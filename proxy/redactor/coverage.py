@@ -274,10 +274,10 @@ class WatchedMember(msgspec.Struct, frozen=True, order=True):
     """A member that was suspected to be of a kind, and how often.
 
     ``part``: ``request``, ``response``, ``form`` or ``query``. Of the whole message tell ``files``;
-    ``answer``, whose kind is ``html`` or ``csv``; ``column`` of such a file; ``sentences``, where
-    texts of several words are in it of which nothing is known; ``codes``, where codes in capitals
-    stand in place of values; and ``redirect``, with the shape of
-    the path that it leads to as member, and the status as kind.
+    ``answer``, whose kind is ``html`` or ``csv``; ``column`` of such a file; ``head`` of a page;
+    ``sentences``, where texts of several words are in it of which nothing is known; ``codes``,
+    where codes in capitals stand in place of values; and ``redirect``, with the shape of the path
+    that it leads to as member, and the status as kind.
     """
 
     part: str

@@ -234,8 +234,8 @@ async def tell_unnamed(joined: BoundOperation, answer: Response, began: int) -> 
         records = (await reveal_anywhere(collection, tokens, telling, began)).opened.values()
     except VaultError:
         return  # the next page is looked at
-    for field, shown in texts.items():
-        if any(_is_in(record, field, shown) for record in islice(records, _SPOTS)):
+    for field, standing in texts.items():
+        if any(_is_in(record, field, standing) for record in islice(records, _SPOTS)):
             joined.unnamed.count(field, [joined.plan.operation.entity.fields[field].kind], "page")
 
 

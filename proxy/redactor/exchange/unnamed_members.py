@@ -84,8 +84,8 @@ EVENTS: Final = {
 
 
 class PageSample:
-    """Which pages of an operation are looked at for heads that its rule does not name: the first
-    ones, then one in some seconds; and those heads, with the fields that other rules mean by them.
+    """A sample of the pages of an operation: the first ones, then one in some seconds. They are
+    looked at for ``heads`` that its rule does not name, with the fields that other rules mean.
     """
 
     __slots__ = ("due", "heads", "left")

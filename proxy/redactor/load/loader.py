@@ -332,7 +332,7 @@ def _settled_operation(operation: Operation, entity: Entity) -> Operation:
     )
     answer = operation.response
     cookies, columns, heads, members = (
-        {place: names.get(field, field) for place, field in places.items()}
+        {key: names.get(field, field) for key, field in places.items()}
         for places in (answer.cookies, answer.columns, answer.heads, answer.members)
     )
     response = replace(

@@ -41,7 +41,7 @@ def is_believed(rule: FieldRule) -> bool:
 
 
 def _labels(rule: FieldRule, operations: Iterable[Operation]) -> Iterator[str]:
-    """What the name, the member and the rules of other pages call a field."""
+    """The words of the name and the member of a field, and those of the rules of other pages."""
     members = [step for step in rule.at if isinstance(step, str)][-1:]
     for one in (rule.name, *members):
         words = [word.lower() for word in _WORD.findall(one)]

@@ -33,7 +33,8 @@ from proxy.redactor.tools.lessons import (
     kind_of,
     last_name,
 )
-from proxy.redactor.tools.path_roles import date_inputs, note_removed
+from proxy.redactor.tools.page_lessons import note_page
+from proxy.redactor.tools.path_roles import note_removed
 from proxy.redactor.tools.public_words import (
     decoded_text,
     public_words,
@@ -171,8 +172,7 @@ def learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[st
     again = [] if _PROGRAM.search(media) else lessons.values.kinds_in(text[: _LONGEST * 256])
     traffic.pages.update({*suspected(text[: _LONGEST * 256]), *again})
     if text and "html" in media:
-        traffic.answers.add("html")
-        traffic.dates.update(filter(lessons.name_of, date_inputs(text)))
+        note_page(lessons, traffic, text)
     if text and "csv" in media:
         traffic.answers.add("csv")
         names = [one.strip('" ') for one in re.split(r"[,;\t|]", text.partition("\n")[0].strip())]

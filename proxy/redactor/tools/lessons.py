@@ -80,9 +80,8 @@ MOST_OF_MEMBER: Final = 200
 #: Characters of a name in a rule file.
 _NAME: Final = 50
 
-MemberPath = tuple[
-    str, ...
-]  #: members from the root of a body; ``[*]`` is each element of an array
+#: Members from the root of a body; ``[*]`` is each element of an array.
+MemberPath = tuple[str, ...]
 #: ``request``, ``response``, ``form`` or ``query``, and the member there.
 BodyMember = tuple[str, MemberPath]
 _PARTS: Final = {"request": "request", "response": "answer", "form": "form", "query": "query"}
@@ -159,6 +158,7 @@ class RequestTraffic:
     pages: Counter[str] = field(default_factory=Counter)  #: kinds suspected in what is no JSON
     answers: set[str] = field(default_factory=set)  #: ``html``, ``csv``: what else its answers are
     columns: list[str] = field(default_factory=list)  #: of a CSV file that it answers with
+    heads: list[str] = field(default_factory=list)  #: of the fields that its pages show
     redirects: dict[int, str] = field(default_factory=dict)  #: status -> path that it leads to
     makes: bool = False  #: whether it leads to a record that its path does not name
     writes: bool = False  #: whether it carries a body

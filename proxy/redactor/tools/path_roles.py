@@ -1,4 +1,4 @@
-"""Roles of requests by their paths: recycle bins, the way back from them, sign-ins; date fields.
+"""Roles of requests by their paths: recycle bins, the way back from them, sign-ins.
 
 A delete beside a bin only marks its record. Proposed without ``keep``, it would erase the values of
 a record that somebody then takes out of the bin. Pure: looks at paths and counts alone.
@@ -30,10 +30,6 @@ _SIGN_IN: Final = re.compile(
 )
 #: In place of a collection where it may be one of several; no path.
 UNCLEAR: Final = "?"
-_INPUT: Final = re.compile(r"<input\s([^<>]*)>", re.IGNORECASE)
-_ATTRIBUTE: Final = re.compile(
-    r"""(?<![\w-])(name|type)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE
-)
 #: Below a sign-in that is proposed as a search by the address.
 SIGNS_IN: Final = (
     "    # finds people by the token of their address. Accounts that are not written through the "
@@ -79,18 +75,6 @@ def note_removed(
         lessons.removed[record.rstrip("/")] = traffic
     elif method == "GET" and status == 200 and (by := lessons.removed.get(path.rstrip("/"))):
         by.stays = True
-
-
-def date_inputs(page: str) -> list[str]:
-    """Names of the fields of a page's forms that take dates."""
-    inputs = [dict(_attributes(one)) for one in _INPUT.findall(page)]
-    return [
-        one["name"] for one in inputs if one.get("type", "").lower() == "date" and "name" in one
-    ]
-
-
-def _attributes(tag: str) -> list[tuple[str, str]]:
-    return [(name.lower(), value.strip("'\"")) for name, value in _ATTRIBUTE.findall(tag)]
 
 
 class PathRoles:

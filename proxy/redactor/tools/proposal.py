@@ -33,6 +33,7 @@ from proxy.redactor.tools.lessons import (
     why_not_passed,
     without_own_address,
 )
+from proxy.redactor.tools.page_lessons import page_words
 from proxy.redactor.tools.path_roles import (
     ADDS,
     OF_OTHERS,
@@ -291,13 +292,9 @@ def _answer(
         words += ["restore: csv", f"columns: {{{', '.join(pairs)}}}"]
         words += ["id: column id"] if "id" in traffic.columns else []
     elif ("html" in traffic.answers and traffic.pages) or (verb == "read" and traffic.redirects):
-        words.append("restore: html")
-        pairs = [f"{json.dumps(element)}: {one}" for one, element in entity.dates.items()]
-        others = [one for one in map(entity.field_name, entity.fields) if one not in entity.dates]
-        if pairs and (single or verb == "create"):
-            words.append(f"form: {{{', '.join(pairs)}}}")
-        elif pairs:  # no token of a date is known among the dates of many records
-            words.append(f"only: [{', '.join(dict.fromkeys(others))}]")
+        fields = {entity.field_name(one): main_kind(of) for one, of in entity.fields.items()}
+        one = single or verb == "create"
+        words += page_words(traffic.heads, fields, entity.dates, single=one)
     return words
 
 

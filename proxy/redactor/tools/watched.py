@@ -5,7 +5,7 @@ value.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -107,6 +107,8 @@ def _members(traffic: RequestTraffic) -> Iterator[WatchedMember]:
         yield WatchedMember("answer", (), (), kind, 1)
     for name in traffic.columns:
         yield WatchedMember("column", (), (name,), "", 1)
+    for name in traffic.heads:
+        yield WatchedMember("head", (), (name,), "", 1)
     for status, path in traffic.redirects.items():
         yield WatchedMember("redirect", (), (path,), str(status), 1)
     whole = [("files", traffic.files), ("sentences", traffic.sentences)]
@@ -117,6 +119,7 @@ def _members(traffic: RequestTraffic) -> Iterator[WatchedMember]:
 def _traffic(members: Iterable[WatchedMember]) -> RequestTraffic:
     traffic = RequestTraffic()
     texts = {"form": traffic.form, "query": traffic.query}
+    names = {"column": traffic.columns, "head": traffic.heads}
     for one in members:
         if one.part in _OF_KINDS and one.member and one.kind not in FIELD_KINDS:
             continue  # written by another program
@@ -131,8 +134,8 @@ def _traffic(members: Iterable[WatchedMember]) -> RequestTraffic:
                 traffic.questions["response", ()] = CODES
             case "answer":
                 traffic.answers.add(one.kind)
-            case "column" if one.member:
-                traffic.columns.append(one.member[0])
+            case "column" | "head" if one.member:
+                names[one.part].append(one.member[0])
             case "redirect" if one.member and one.kind.isdecimal():
                 traffic.redirects[int(one.kind)] = nobodys_shape(one.member[0])
             case "request" | "response":
@@ -194,6 +197,39 @@ def learn_watched(paths: Iterable[WatchedPath], origin: str = UNKNOWN_UPSTREAM) 
         text = "Nothing was met that no rule names: let requests pass the proxy first."
         raise VaultError(Code.BAD_REQUEST, text)
     return lessons
+
+
+#: What restores an answer of a kind, and stands in its rule.
+_RESTORING: Final = {
+    "html": "restore: html, columns: {HEAD: FIELD}",
+    "csv": "restore: csv, columns: {COLUMN: FIELD}, id: column ID",
+}
+_LEARNS: Final = "domicile rules learn"
+
+
+def next_step(
+    request: str, places: Collection[str], members: Iterable[WatchedMember], entities: set[str]
+) -> str:
+    """The next step about a path in which values are suspected: the rule of a page or an export,
+    or the command that proposes one.
+
+    ``places``: those of the values; ``entities``: of the application.
+    """
+    answers = [one.kind for one in members if one.part == "answer" and one.kind in _RESTORING]
+    if not answers or {*places} != {"answer"} or not request.startswith("GET "):
+        return _LEARNS
+    entity = min(entities) if len(entities) == 1 else "ENTITY"
+    words = f"read: {entity}, response: {{{_RESTORING[answers[0]]}}}"
+    return f'{{match: "{request}", {words}}}'
+
+
+def steps_in_words(unknown: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The next steps of paths that no rule names, as lines; ``unknown``: as coverage tells them."""
+    steps = [one["next"] for one in unknown if "next" in one]
+    rules = [f"  - {one}" for one in steps if one != _LEARNS]
+    pages = "Pages and exports show tokens, which may look like values, until a rule restores them:"
+    learns = f"Rules for paths in which values are suspected are proposed by: {_LEARNS}"
+    return [*([pages, *rules] if rules else []), *([learns] if steps else [])]
 
 
 def whole_json(text: str) -> str:

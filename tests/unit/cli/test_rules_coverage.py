@@ -57,6 +57,7 @@ def test_what_rules_name_and_what_they_do_not_is_told_and_suspicion_fails(folder
         "answers": ["2xx", "4xx"],
         "since": "1970-01-01T00:00:00Z",
         "count": 7,
+        "next": "domicile rules learn",
     }
     assert [one["path"] for one in shown["unknown"]] == ["/people/{id}", "/health", "/a"]
     assert main(["coverage"]) == 1
@@ -66,7 +67,43 @@ def test_what_rules_name_and_what_they_do_not_is_told_and_suspicion_fails(folder
         in text
     )
     assert "unknown  crm       GET /health          none                    1970" in text
-    assert text.endswith("\nShapes of paths that no rule names: 3\n")
+    assert text.endswith(
+        "\nShapes of paths that no rule names: 3\n"
+        "Rules for paths in which values are suspected are proposed by: domicile rules learn\n"
+    )
+
+
+def test_pages_and_exports_that_no_rule_names_are_told_with_the_rule_to_write(folder, capsys):
+    """They show tokens, of which an e-mail address looks like a value."""
+
+    def path(path: str, kind: str, places: dict[str, list[str]]) -> dict[str, object]:
+        answer = {"part": "answer", "owner": [], "member": [], "kind": kind, "count": 1}
+        kinds = [one for each in places.values() for one in each]
+        of_answer = {"kinds": kinds, "places": places, "members": [answer]}
+        return {
+            "endpoint": "crm",
+            "method": "GET",
+            "path": path,
+            "since": 0,
+            "count": 1,
+        } | of_answer
+
+    met = (
+        path("/list", "html", {"answer": ["email"]}),
+        path("/export", "csv", {"answer": ["email"]}),
+        path("/find", "html", {"address": ["email"], "answer": ["email"]}),
+        path("/about", "html", {}),
+    )
+    reported(folder, "", unknown=[*met], ruled=[])
+    export = "{restore: csv, columns: {COLUMN: FIELD}, id: column ID}"
+    assert main(["coverage"]) == 1
+    assert capsys.readouterr().out.splitlines()[-5:] == [
+        "Shapes of paths that no rule names: 4",
+        "Pages and exports show tokens, which may look like values, until a rule restores them:",
+        '  - {match: "GET /list", read: note, response: {restore: html, columns: {HEAD: FIELD}}}',
+        f'  - {{match: "GET /export", read: note, response: {export}}}',
+        "Rules for paths in which values are suspected are proposed by: domicile rules learn",
+    ]
 
 
 def test_it_says_whose_report_it_is_by_which_rules_and_of_when(folder, capsys):

@@ -2,7 +2,6 @@ from proxy.redactor.tools.lessons import Lessons, RequestTraffic
 from proxy.redactor.tools.path_roles import (
     UNCLEAR,
     PathRoles,
-    date_inputs,
     own_base,
     removes_record,
     restores,
@@ -50,8 +49,3 @@ def test_a_bin_belongs_to_the_one_collection_beside_it_that_has_deletes():
     assert two.keep("DELETE", "/orders/{id}").startswith("    keep: 7y")
     apart = roles("DELETE /api/people/{id}", "GET /news/archive", "DELETE /news/{id}")
     assert apart.keep("DELETE", "/api/people/{id}").startswith("    # only marks the record")
-
-
-def test_names_of_date_fields_are_read_in_any_spelling():
-    page = "<input type=date name=born><INPUT NAME='due' TYPE='Date'><input type='text' name=x>"
-    assert date_inputs(f"{page}<input type=date><input data-name=y type=date>") == ["born", "due"]
