@@ -66,16 +66,15 @@ def test_only_dates_whose_heads_were_met_are_columns():
 
 
 def test_an_instance_tells_the_heads_of_pages_that_no_rule_names():
-    def watched(method: str, path: str, **what: str) -> WatchedPath:
-        seen = watched_members(Observation(**{"query": "", "request": "", "answer": "", **what}))
+    def watched(method: str, path: str, request: str = "", answer: str = "") -> WatchedPath:
+        seen = watched_members(Observation("", request, answer, "text/html"))
         return WatchedPath(method, path, 1, seen, ["name"])
 
-    html = {"media": "text/html"}
     lessons = learn_watched(
         [
-            watched("GET", "/users/{id}/edit", answer=FORM.format(**ANN), **html),
+            watched("GET", "/users/{id}/edit", answer=FORM.format(**ANN)),
             watched("POST", "/users", request="first_name=Zorbina&birth_date=1931-02-27"),
-            watched("GET", "/users", answer=LIST.format("First name", "Born"), **html),
+            watched("GET", "/users", answer=LIST.format("First name", "Born")),
         ]
     )
     assert lessons.operations["GET", "/users"].heads == ["Born", "First name"]
