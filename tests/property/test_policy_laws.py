@@ -382,3 +382,30 @@ async def test_no_page_of_a_history_ends_by_the_length_of_what_is_not_shown(
         sizes = [page["meta"]["count"] for page in pages[:-1]]
         assert min(sizes) < 9  # they do end by the size of what they show
         assert max(sizes) > 1
+
+
+async def test_no_search_for_a_person_ends_by_the_length_of_what_is_not_shown(
+    tmp_path: Path,
+) -> None:
+    """It ends after a number of records; they are read in parts limited in bytes."""
+    count, batch = 1100, 100
+    async with twins(tmp_path, "sqlite") as pair:
+        for world in pair.worlds:
+            sealed = {"sealed": {**FIELDS["sealed"], "max_length": 10_000}}
+            await world.declare(
+                "thing", {"fields": {"id": {"type": "primary_key"}, **FIELDS, **sealed}}
+            )
+            await world.policy("mine", "thing", *EVERYTHING, fields={"sealed": "hidden"})
+        for start in range(0, count, batch):
+            one, other = [
+                [
+                    {"id": f"k{number}", "plain": "ann@example.com", "sealed": "a" * length}
+                    for number in range(start, start + batch)
+                ]
+                for length in (10, 9_000)
+            ]
+            await pair.seed("POST", f"{M}/batch", one, other)
+        wanted, path = {"value": "ann@example.com"}, "/api/persons/find"
+        first = (await pair.ask("POST", path, ME, json=wanted)).json
+        rest = (await pair.ask("POST", f"{path}?next=CURSOR", ME, json=wanted)).json
+        assert (first["meta"]["count"], rest["meta"]["count"]) == (1000, 100)

@@ -100,7 +100,9 @@ async def find_person_records(
 ) -> PersonPage:
     """Examine the next records after that id (0: from the first), at least so many if they exist.
 
-    Raises ``VaultError``: as a filter endpoint; ``VAULT_DOWN``.
+    It ends after a multiple of ``_ROWS`` or at the end: where it ended by the bytes of rows, it
+    would tell how long values are that the caller is not shown. Raises ``VaultError``: as a filter
+    endpoint; ``VAULT_DOWN``.
     """
     collection = records.collection
     holding_of = (
@@ -110,13 +112,13 @@ async def find_person_records(
     )
     verified = Verified(records, records.rights.rows)
     walk = PersonPage([], 0, 0, after)
-    while walk.last is not None and walk.looked < most:
+    while walk.last is not None and (walk.looked < most or walk.looked % _ROWS):
         behind = Compared("@rid", Compare.GT, walk.last) if walk.last else MATCH_ALL
         select = Select(
             All((behind, permitted_rows(records))),
             collection.clock(),
             (Order("@rid"),),
-            _ROWS,
+            _ROWS - walk.looked % _ROWS,
             counted=False,
             room=_ROOM,
         )
