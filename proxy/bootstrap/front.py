@@ -100,7 +100,7 @@ async def serving_fronts(
     if remote is None and not numbers:
         yield None
         return
-    secret = keyset.hasher("fronts")(settings.country.encode())
+    secret = bytes(keyset.hasher("fronts")(settings.country.encode()))  # under one root alone
     owner, loop = (
         VaultOwner(rules.in_force, OwnerTerms(settings.country, secret), rules.earlier),
         asyncio.get_running_loop(),

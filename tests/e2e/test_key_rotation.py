@@ -17,9 +17,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.e2e.test_workers import WORKERS, ready
 from tests.support.application import Application
 from tests.support.effort import rounds
-from tests.support.instance import Instance
+from tests.support.instance import Instance, started
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.serving import serving
@@ -334,3 +335,22 @@ async def _all(house: House, keys: list[str]) -> None:
     for key in keys:
         with contextlib.suppress(aiohttp.ClientError):
             await house.rotate(key)
+
+
+async def test_workers_begin_while_there_are_two_hash_roots(tmp_path: Path) -> None:
+    """Answers that are kept for a day keep the older one for as long."""
+    async with (
+        serving(Application().app()) as upstream,
+        started(Instance(tmp_path, arguments=WORKERS), rules(upstream)) as instance,
+        aiohttp.ClientSession() as caller,
+    ):
+        await ready(instance)
+        async with caller.post(f"{instance.proxy}/people", json={"name": "Ann"}) as answer:
+            assert answer.status == 201
+        assert await instance.stop() == 0
+        told = (await instance.command("keys", "rotate", "hash"))["data"][0]["hash"]
+        assert len(told["keys"]) == 2
+        await instance.start()
+        await ready(instance)
+        async with caller.get(f"{instance.proxy}/people/1") as answer:
+            assert (answer.status, (await answer.json())["name"]) == (200, "Ann")
