@@ -13,7 +13,7 @@ from proxy.model.legacy_dialect import (
     read_record_find,
     read_records,
 )
-from proxy.model.query import Aggregation, AnyOf, Compares, Equals, Op, Sort
+from proxy.model.query import Aggregation, AnyOf, Compares, Equals, Op
 from proxy.model.record import DEFAULTS
 from proxy.model.schema import RecordKeys, records_schema
 from tests.support.table import table
@@ -25,20 +25,6 @@ def told(read: Any, *args: Any, **more: Any) -> tuple[Code, list[str]]:
     with pytest.raises(VaultError) as caught:
         read(SCHEMA, *args, limits=DEFAULTS, **more)
     return caught.value.code, [detail.source for detail in caught.value.details]
-
-
-def test_a_record_may_use_the_older_names() -> None:
-    raw = {
-        "country": "se",
-        "key": "r-1",
-        "range_key": 5,
-        "version": 3,
-        "body": "x",
-        "expires_at": None,
-    }
-    draft = parse_legacy_record(SCHEMA, raw, partial=False, limits=DEFAULTS)
-    assert (draft.key, draft.expires_at) == ("r-1", None)
-    assert draft.fields == {"record_key": "r-1", "range_key1": 5, "stated_version": 3, "body": "x"}
 
 
 def test_a_record_may_say_the_same_under_both_names() -> None:
@@ -154,20 +140,6 @@ def test_version_is_what_was_stated_or_else_counted() -> None:
         ),
         AnyOf(((Compares("stated_version", Op.GT, 1),), (unstated, Compares("version", Op.GT, 1)))),
     )
-
-
-def test_a_search_is_sorted_by_the_older_names_too() -> None:
-    raw = {
-        "filter": {"key": "a"},
-        "options": {"sort": [{"range_key": "desc"}, {"key1": "asc"}], "limit": 7},
-    }
-    query = read_record_find(SCHEMA, raw, DEFAULTS)
-    assert (query.tests, query.sort, query.limit) == (
-        (Equals("record_key", ("a",)),),
-        (Sort("range_key1", descending=True), Sort("key1")),
-        7,
-    )
-    assert read_record_find(SCHEMA, {}, DEFAULTS).tests == ()
 
 
 @table(

@@ -8,7 +8,7 @@ from proxy.model.query import AnyOf, Compares, Equals, InJson, Like, Op, Test
 from proxy.model.record import RecordLimits
 from proxy.model.rights import FULL, Rights
 from proxy.storage.changes import Reindex
-from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Select, Where
+from proxy.storage.query import All, Any, Holds, Indexed, Is, Select, Where
 from proxy.vault.part_index import grams
 from proxy.vault.records import opening, query
 from proxy.vault.records.opening import open_records
@@ -29,26 +29,6 @@ async def where(contacts: Contacts, *tests: Test) -> Where:
     assert asked.looks == ()
     (part,) = asked.where.parts
     return part
-
-
-async def test_values_become_cells_of_their_columns_and_keys_become_hashes() -> None:
-    contacts = await make_contacts()
-    records = contacts.records
-    name = Is(records.column("name"), (records.cell("name", "Ann"), None), negated=True)
-    assert await where(contacts, Equals("name", (" Ann ", None), negated=True)) == name
-    assert await where(contacts, Equals("age", (4,))) == Is(records.column("age"), (4,))
-    assert await where(contacts, Equals("record_key", ("a",))) == Is(
-        "@key", (records.collection.key_hash("a"),)
-    )
-    assert await where(contacts, Equals("version", (1, 2), negated=True)) == Is(
-        "@version", (1, 2), negated=True
-    )
-    assert await where(contacts, Compares("version", Op.GT, 1)) == Compared(
-        "@version", Compare.GT, 1
-    )
-    assert await where(contacts, Compares("sum", Op.LTE, 2)) == Compared(
-        records.column("sum"), Compare.LTE, "2"
-    )
 
 
 async def test_places_in_documents_are_hashes_of_leaves() -> None:
