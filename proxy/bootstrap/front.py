@@ -49,11 +49,11 @@ from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MeteredAccessLog
 from proxy.model.rights import Principal
 from proxy.net.coverage import Coverage
-from proxy.net.listener import MutualCertificates, listen
+from proxy.net.listener import listen
 from proxy.net.memory_budget import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import cannot_listen, copied
-from proxy.net.tls import client_context, valid_until
+from proxy.net.tls import MutualCertificates, client_context, valid_until
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.reload import Reloader, RuleFiles

@@ -140,9 +140,9 @@ async def prepare_instance(settings: Settings) -> bool:
     """Make missing parts: data folder, store, master key, keyset. Return whether any was missing.
 
     Idempotent. A store that belongs to a key never gets another one: a missing key file must be
-    restored.
+    restored. Nor does what a lost vault has left get another vault.
     """
-    store, created = await open_with_key(settings)
+    store, created = await open_with_key(settings, begins=True)
     try:
         source, options = key_source(settings.keys), vault_options(settings)
         vault = await open_vault(store, source, system_clock, unobserved, options)

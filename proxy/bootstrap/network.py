@@ -23,11 +23,11 @@ from proxy.gateway.gateway import GatewayOptions
 from proxy.gateway.metrics import Applications
 from proxy.net.client import Route
 from proxy.net.client_address import Trusted
-from proxy.net.listener import Address, Certificates, Connections, MutualCertificates
+from proxy.net.listener import Address, Certificates, Connections
 from proxy.net.proxy_protocol import Preambles
 from proxy.net.reply import CallLimits, UpstreamAddress
 from proxy.net.sockets import taken_over
-from proxy.net.tls import CertificateFiles, ClientTls, client_context
+from proxy.net.tls import CertificateFiles, ClientTls, MutualCertificates, client_context
 from proxy.net.tls_context import ListenerCertificates, TlsPolicy, date_faults, read_certificate
 from proxy.redactor.rules import Endpoint, RuleSet
 from proxy.telemetry import logs

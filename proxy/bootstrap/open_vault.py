@@ -1,10 +1,12 @@
 """Opens the store of the settings together with its master key, or neither."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
+from proxy.audit import log_segments
 from proxy.bootstrap.api import history_policy
 from proxy.clock import Clock, system_clock
 from proxy.config import KeySettings, Settings
@@ -18,7 +20,7 @@ from proxy.storage import engine_of, open_store
 from proxy.storage.base import Hooks, OpenStore, Store
 from proxy.storage.transfer import INCOMING, MOVED
 from proxy.telemetry import logs
-from proxy.vault.attachments import Contents, check_pair
+from proxy.vault.attachments import Contents, belong_to_a_vault, check_pair
 from proxy.vault.environments import (
     Environments,
     has_keyset,
@@ -71,6 +73,7 @@ def country_of(settings: Settings) -> str:
     if settings.country:
         return settings.country
     if not has_vault(settings):
+        _refuse_left(settings, _lines_left(settings))
         raise VaultError(
             Code.BAD_SETTINGS, "The settings have one fault: fix what is listed.", (_NO_COUNTRY,)
         )
@@ -143,10 +146,15 @@ async def refuse_moving(settings: Settings, store: OpenStore) -> None:
     raise VaultError(Code.BAD_STORE, f"The vault at {settings.store.label} {text}.")
 
 
-async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple[Store, bool]:
+async def open_with_key(
+    settings: Settings, hooks: Hooks | None = None, *, begins: bool = False
+) -> tuple[Store, bool]:
     """The open store, its master key being there; and whether one of them was made just now.
 
     ``hooks``: of an instance; a command has the store for itself, whatever the setting says.
+    ``begins``: somebody asks for a new vault, for which a key may have been put there before.
+
+    Raises ``VaultError`` (BAD_STORE) where the vault is lost (``refuse_lost_vault``).
     """
     if settings.remote.vault is not None:
         raise VaultError(
@@ -159,6 +167,8 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
     if fresh and (source.exists() or settings.keys.source != "file"):
         # an invalid key, or one that cannot be made here, is reported before a store is made
         source.load()
+    if fresh:
+        await refuse_lost_vault(settings, begins=begins)
     store = await open_store(settings.store.uri, hooks)
     try:
         await refuse_moving(settings, store)
@@ -194,6 +204,47 @@ def refuse_no_vault(settings: Settings) -> None:
             Code.BAD_STORE,
             f"There is no vault at {settings.store.label}: make one with `domicile init`, or "
             "restore a backup with `domicile restore`.",
+        )
+
+
+async def refuse_lost_vault(settings: Settings, *, begins: bool = False) -> None:
+    """Raise ``VaultError(BAD_STORE)`` where there is no vault, but what only one that ran leaves:
+    its disk is not mounted, the settings name another place, or a restore is not over.
+
+    ``begins``: a key in the data folder alone is none of that.
+    """
+    left, keys = _lines_left(settings), settings.keys
+    source = key_source(keys)
+    if keys.source == "file" and source.exists():
+        in_data = Path(keys.locator).is_relative_to(settings.data)  # a start makes the vault first
+        if (in_data and not begins) or source.load().others:
+            left.append(f"its key at {keys.locator}")
+    if settings.files.folder is None or settings.files.folder.is_dir():
+        objects = await open_objects(settings.files.uri, own=False)
+        try:
+            if await belong_to_a_vault(objects):
+                left.append(f"its attachments at {settings.files.label}")
+        finally:
+            await objects.close()
+    _refuse_left(settings, left)
+
+
+def _lines_left(settings: Settings) -> list[str]:
+    """Describe the audit log of a vault, if there is one."""
+    there = any(map(log_segments, settings.chain_folders()))
+    return [f"its audit log at {settings.audit.folder}"] if there else []
+
+
+def _refuse_left(settings: Settings, left: Sequence[str]) -> None:
+    # another process may have made the vault while this one looked
+    if left and not has_vault(settings):
+        raise VaultError(
+            Code.BAD_STORE,
+            f"There is no vault at {settings.store.label}, but one was in use here, and has left "
+            f"{', '.join(left)}: mount its disk, correct the setting `store`, or restore a backup "
+            "with `domicile restore`. A new vault could not resolve the tokens that the "
+            "application holds, so none was made. To begin anew, move away what is left, or name "
+            "another place for it, and make a vault with `domicile init`.",
         )
 
 
@@ -302,6 +353,7 @@ def check_store(settings: Settings) -> str:
     country_of(settings)
     engine, location = engine_of(settings.store.uri)
     engine.refuse_new(location)
+    asyncio.run(refuse_lost_vault(settings))
     if settings.files.folder is None:
         asyncio.run(_look_at_files(settings))
     return "made at the first start"

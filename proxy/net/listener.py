@@ -11,7 +11,6 @@ import asyncio
 import errno
 import os
 import socket
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -24,12 +23,12 @@ from aiohttp import web
 
 from proxy.clock import Clock
 from proxy.errors import Code, Detail, VaultError
-from proxy.net import tls, tls_context
+from proxy.net import tls_context
 from proxy.net.caller_connection import CallerServer
 from proxy.net.server import finish_open_requests, time_heads
 from proxy.net.sockets import BACKLOG, cannot_listen, host_and_port, local_socket
-from proxy.net.tls import CertificateFiles
-from proxy.net.tls_context import ListenerCertificates, TlsPolicy
+from proxy.net.tls import LOOK, CertificateFiles
+from proxy.net.tls_context import REVOCATIONS, ListenerCertificates, TlsPolicy
 from proxy.net.tls_transport import OUTCOMES, TlsListener
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -204,10 +203,15 @@ def _log_listening(name: str, servers: list[asyncio.Server]) -> str:
 
 _tls_log = logs.logger("tls")
 
-#: Seconds between two looks.
-_LOOK: Final = 0.4
+_OUTSIDE: Final = "A certificate is outside its time."
+#: Milliseconds between two reminders of one that ends soon.
+_DAY: Final = 86_400_000
 #: Seconds for which the keys of session tickets are used.
 _TICKETS: Final = 12 * 3600.0
+
+
+def _date(instant: int) -> datetime:
+    return datetime.fromtimestamp(instant / 1000, UTC)
 
 
 class Certificates:
@@ -243,12 +247,6 @@ class Certificates:
         self._watcher = FileWatcher(partial(files_state, self._files), settled=True)
         self.material = tls_context.read_certificate(self._pairs, self._clients, self._crl)
         accept(self.material)
-        for fault in self._date_faults(self.material):
-            _tls_log.error(
-                "a certificate is shown to callers outside its time",
-                source=fault.source,
-                text=fault.text,
-            )
         self.listeners = {
             name: TlsListener(
                 tls_context.context(self.material, one), partial(self._count, name), clock=clock
@@ -263,14 +261,40 @@ class Certificates:
     # ------------------------------------------------ what is told
 
     async def check(self) -> str | None:
-        """For ``/readyz``: the fault of the active certificates."""
-        return next((fault.text for fault in self._date_faults(self.material)), None)
+        """For ``/readyz``: the fault where no caller of the proxy gets through.
+
+        Any other that is outside its time is among what is stale: other listeners go on, and the
+        instances beside this one have the same certificate.
+        """
+        faults = [one for one in self._date_faults(self.material) if one.source != REVOCATIONS]
+        served = "proxy" not in self.listeners or len(faults) < len(self.material.certificates)
+        return None if served else faults[0].text
+
+    def look_at_dates(self) -> None:
+        """Tell of what is outside its time, and once a day of what soon will be."""
+        now, faults = self._clock(), self._date_faults(self.material)
+        begun, over = faults and not self._outside, self._outside and not faults
+        self._outside = bool(faults)
+        if begun:  # once, so that the fault of a file put there since stays
+            self.state.failed(VaultError(Code.BAD_SETTINGS, _OUTSIDE, tuple(faults)))
+        if over:
+            self.state.succeeded()
+        if not begun and now - self._reminded < _DAY:
+            return
+        self._reminded = now
+        for one in faults:
+            _tls_log.error(
+                "a certificate is shown to callers outside its time",
+                source=one.source, text=one.text,
+            )  # fmt: skip
+        for one in tls_context.ending_soon(self.material, _date(now)):
+            _tls_log.warning("a certificate ends soon", source=one.source, text=one.text)
 
     def _count(self, listener: str, outcome: str) -> None:
         self._metrics.cell("domicile_tls_handshakes_total", listener, outcome).value += 1
 
     def _date_faults(self, material: ListenerCertificates) -> list[Detail]:
-        return tls_context.date_faults(material, datetime.fromtimestamp(self._clock() / 1000, UTC))
+        return tls_context.date_faults(material, _date(self._clock()))
 
     def _adopted(self) -> None:
         self.state.succeeded()
@@ -283,10 +307,12 @@ class Certificates:
         if (trust := self.material.trust) is not None and trust.ends is not None:
             due = self._metrics.cell("domicile_tls_revocation_list_end_timestamp_seconds")
             due.value = trust.ends.timestamp()
+        self._reminded, self._outside = -_DAY, False
+        self.look_at_dates()
 
     # ------------------------------------------------ what is read again
 
-    async def watch(self, every: float = _LOOK, tickets: float = _TICKETS) -> None:
+    async def watch(self, every: float = LOOK, tickets: float = _TICKETS) -> None:
         """Look for changes every so many seconds for ever; ``tickets``: the life of their keys."""
         renewed = time.monotonic()
 
@@ -295,7 +321,11 @@ class Certificates:
             renewed = time.monotonic()
             self.reload()
 
-        await self._watcher.run(every, renew, lambda: time.monotonic() - renewed > tickets)
+        def due() -> bool:
+            self.look_at_dates()
+            return time.monotonic() - renewed > tickets
+
+        await self._watcher.run(every, renew, due)
 
     def reload(self) -> bool:
         """Read everything again; whether it took effect.
@@ -306,9 +336,7 @@ class Certificates:
         try:
             material = tls_context.read_certificate(self._pairs, self._clients, self._crl)
             if faults := self._date_faults(material):
-                raise VaultError(
-                    Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults)
-                )
+                raise VaultError(Code.BAD_SETTINGS, _OUTSIDE, tuple(faults))
             contexts = {
                 name: tls_context.context(material, self._policies[name]) for name in self.listeners
             }
@@ -338,43 +366,3 @@ class Certificates:
             "TLS files rejected; previous certificates stay active",
             "a fault in the files for TLS",
         )
-
-
-class MutualCertificates:
-    """Certificates towards instances that use the vault of this one, reloaded likewise.
-
-    ``files``: those who vouch for the others, the certificate and its key. Raises ``VaultError``
-    (BAD_SETTINGS) when it cannot be made.
-    """
-
-    def __init__(self, files: tuple[Path, Path, Path], metrics: Metrics, section: str) -> None:
-        self._files = files
-        self._section = section
-        self.state = Reload(metrics, "remote_certificates")
-        self._watcher = FileWatcher(partial(files_state, self._files), settled=True)
-        self.context = tls.RenewableContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.current = tls.mutual_context(*files, section)
-        self.state.succeeded()
-
-    async def watch(self) -> None:
-        """Look for changes for ever."""
-
-        async def renew() -> None:
-            self.reload()
-
-        await self._watcher.run(_LOOK, renew)
-
-    def reload(self) -> None:
-        """Read everything again, for connections from now on; a fault changes nothing."""
-        self._watcher.mark_read()
-        try:
-            self.context.current = tls.mutual_context(*self._files, self._section)
-        except VaultError as error:
-            self.state.failed(error)
-            _tls_log.error(
-                "TLS files rejected; previous certificates stay active",
-                code=error.code, text=error.message, source=self._section,
-            )  # fmt: skip
-            return
-        self.state.succeeded()
-        _tls_log.info("new certificates are active", source=self._section)

@@ -6,12 +6,20 @@ What callers of a listener meet is made in ``tls_context``.
 import os
 import ssl
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from proxy.crypto.master_key import access_fault
 from proxy.errors import Code, Detail, VaultError
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import FileWatcher, Reload, files_state
+
+_log = logs.logger("tls")
+
+#: Seconds between two looks at files.
+LOOK: Final = 0.4
 
 
 class CertificateFiles(NamedTuple):
@@ -136,6 +144,46 @@ class RenewableContext(FreshContext):
 
     def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
         return self.current.wrap_bio(*arguments, **named)
+
+
+class MutualCertificates:
+    """Certificates towards instances that use the vault of this one, reloaded likewise.
+
+    ``files``: those who vouch for the others, the certificate and its key. Raises ``VaultError``
+    (BAD_SETTINGS) when it cannot be made.
+    """
+
+    def __init__(self, files: tuple[Path, Path, Path], metrics: Metrics, section: str) -> None:
+        self._files = files
+        self._section = section
+        self.state = Reload(metrics, "remote_certificates")
+        self._watcher = FileWatcher(partial(files_state, self._files), settled=True)
+        self.context = RenewableContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.current = mutual_context(*files, section)
+        self.state.succeeded()
+
+    async def watch(self) -> None:
+        """Look for changes for ever."""
+
+        async def renew() -> None:
+            self.reload()
+
+        await self._watcher.run(LOOK, renew)
+
+    def reload(self) -> None:
+        """Read everything again, for connections from now on; a fault changes nothing."""
+        self._watcher.mark_read()
+        try:
+            self.context.current = mutual_context(*self._files, self._section)
+        except VaultError as error:
+            self.state.failed(error)
+            _log.error(
+                "TLS files rejected; previous certificates stay active",
+                code=error.code, text=error.message, source=self._section,
+            )  # fmt: skip
+            return
+        self.state.succeeded()
+        _log.info("new certificates are active", source=self._section)
 
 
 @cache

@@ -7,7 +7,7 @@ before a wildcard, the first certificate without a name.
 
 import ssl
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -40,6 +40,12 @@ DH_GROUP: Final = "prime256v1"
 #: Alerts of the TLS library that are not among Python's names: no name was sent (RFC 8446 section
 #: 9.2; TLS 1.2, which knows no such alert, gets ``handshake_failure`` in its place).
 _MISSING_EXTENSION: Final = 109
+
+
+#: The setting of lists of certificates that are no longer valid.
+REVOCATIONS: Final = "listen.tls.clients_crl"
+#: For how long before its end a certificate is told of.
+_SOON: Final = timedelta(days=14)
 
 
 class TlsPolicy(NamedTuple):
@@ -95,8 +101,23 @@ def date_faults(material: ListenerCertificates, now: datetime) -> list[Detail]:
     ends = material.trust and material.trust.ends
     if ends and now > ends:
         text = f"a revocation list was due for a new one at {ends}: callers are refused until then"
-        faults.append(Detail("listen.tls.clients_crl", text))
+        faults.append(Detail(REVOCATIONS, text))
     return faults
+
+
+def ending_soon(material: ListenerCertificates, now: datetime) -> list[Detail]:
+    """Return a text for each certificate, and for a list of revocations, with two weeks left."""
+    dates = [
+        (source, f"{path}, or one in its chain,", one.ends)
+        for source, path, one in material.certificates
+    ]
+    if material.trust is not None and material.trust.ends is not None:
+        dates.append((REVOCATIONS, "a revocation list", material.trust.ends))
+    return [
+        Detail(source, f"{what} ends at {ends}: put a later one there before")
+        for source, what, ends in dates
+        if now <= ends < now + _SOON
+    ]
 
 
 def read_certificate(
@@ -244,7 +265,7 @@ def _trust(clients: Path, crl: Path | None, faults: list[Detail]) -> Trust | Non
     try:
         authorities, lists = clients.read_bytes(), None
         if crl is not None:
-            source, path = "listen.tls.clients_crl", crl
+            source, path = REVOCATIONS, crl
             lists = crl.read_bytes()
         return parse_trust(authorities, lists)
     except OSError as error:

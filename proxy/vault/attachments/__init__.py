@@ -5,7 +5,12 @@ Its face is what stands here.
 """
 
 from proxy.vault.attachment_content import Contents
-from proxy.vault.attachments.object_cleanup import PAIR_NOTE, check_pair, named_objects
+from proxy.vault.attachments.object_cleanup import (
+    PAIR_NOTE,
+    belong_to_a_vault,
+    check_pair,
+    named_objects,
+)
 from proxy.vault.attachments.service import (
     Download,
     IncomingFile,
@@ -23,6 +28,6 @@ from proxy.vault.records.attachment_metadata import Label
 
 __all__ = [
     "PAIR_NOTE", "Contents", "Download", "IncomingFile", "Label", "Owner", "Then",
-    "attachment_label", "change", "check_pair", "download", "move", "named_objects",
-    "remove_attachment", "replace_attachment_of", "upload",
+    "attachment_label", "belong_to_a_vault", "change", "check_pair", "download", "move",
+    "named_objects", "remove_attachment", "replace_attachment_of", "upload",
 ]  # fmt: skip

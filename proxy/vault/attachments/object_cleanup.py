@@ -151,7 +151,7 @@ async def check_pair(objects: ObjectStore | None, store: Store) -> None:
     """
     note, mark = await store.note(PAIR_NOTE), None if objects is None else await objects.owner()
     if note is None:
-        if objects is not None and mark is not None and await _used(objects):
+        if objects is not None and await belong_to_a_vault(objects):
             raise VaultError(Code.BAD_STORE, _FOREIGN)
     elif mark is None:
         raise VaultError(Code.BAD_STORE, _EMPTY.format(mark=note.decode()))
@@ -159,7 +159,10 @@ async def check_pair(objects: ObjectStore | None, store: Store) -> None:
         raise VaultError(Code.BAD_STORE, _FOREIGN)
 
 
-async def _used(objects: ObjectStore) -> bool:
+async def belong_to_a_vault(objects: ObjectStore) -> bool:
+    """Whether a vault has marked that place and keeps contents there."""
+    if await objects.owner() is None:
+        return False
     for shard in SHARDS:
         if await objects.listed(shard):
             return True

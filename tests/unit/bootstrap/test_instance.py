@@ -338,6 +338,7 @@ async def test_a_port_of_others_ends_the_start_and_frees_the_store(settings):
             store=embedded_store(settings.data / "other" / "vault.db"),
             files=embedded_files(settings.data / "other" / "files"),
             keys=KeySettings("file", str(settings.data / "other" / "keys.json")),
+            audit=replace(settings.audit, folder=settings.data / "other" / "audit"),
             listen=replace(
                 settings.listen, proxy=settings.listen.proxy._replace(host=host, port=int(port))
             ),

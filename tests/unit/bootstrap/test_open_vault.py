@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.bootstrap.instance import prepare_instance
+from proxy.bootstrap.instance import prepare_instance, running
 from proxy.bootstrap.open_vault import (
     check_file_store,
     check_keys,
@@ -18,9 +18,10 @@ from proxy.bootstrap.open_vault import (
     unobserved,
     vault_options,
 )
-from proxy.config import Settings, load_settings
+from proxy.config import Settings, embedded_store, load_settings
 from proxy.crypto.key_sources import FileSource
 from proxy.errors import Code, VaultError
+from proxy.objectstore.files import object_path
 from proxy.storage import open_store
 from tests.support.contacts import make_contacts
 from tests.support.postgres import fresh_address
@@ -46,6 +47,51 @@ async def test_a_vault_that_is_not_there_is_not_made_by_asking(settings):
         refuse_no_vault(settings)
     assert caught.value.code is Code.BAD_STORE
     assert not settings.data.exists()
+
+
+async def test_what_a_lost_vault_has_left_gets_no_new_one(settings):
+    await prepare_instance(settings)
+    async with running(settings):
+        pass
+    content = object_path(settings.data / "files", 48 * "a")
+    content.parent.mkdir()
+    content.write_bytes(b"sealed")
+    elsewhere = replace(settings, store=embedded_store(settings.data / "wrong" / "vault.db"))
+    no_country = replace(elsewhere, country="")
+    for attempt in (
+        lambda: open_with_key(elsewhere),
+        lambda: prepare_instance(elsewhere),
+        lambda: asyncio.to_thread(check_store, elsewhere),
+        lambda: asyncio.to_thread(country_of, no_country),  # not: domicile init --country se
+    ):
+        with pytest.raises(VaultError, match=r"(?s)one was in use here.*domicile restore") as fault:
+            await attempt()
+        assert fault.value.code is Code.BAD_STORE
+        assert str(settings.audit.folder) in fault.value.message
+    assert not (settings.data / "wrong").exists()
+    settings.audit.folder.rename(settings.data / "audit.before")
+    with pytest.raises(VaultError, match="its attachments at"):
+        await prepare_instance(elsewhere)
+    (settings.data / "files").rename(settings.data / "files.before")
+    with pytest.raises(VaultError, match="its key at"):  # which a restore needs first
+        await open_with_key(elsewhere)
+    assert await prepare_instance(elsewhere)
+    async with running(elsewhere):
+        pass
+
+
+async def test_a_key_that_was_rotated_is_that_of_a_vault(settings, tmp_path):
+    outside = replace(settings, keys=replace(settings.keys, locator=str(tmp_path / "keys.json")))
+    source = key_source(outside.keys)
+    source.create()
+    source.stage()
+    with pytest.raises(VaultError, match=r"its key at .*/keys\.json"):
+        await open_with_key(outside)
+    (tmp_path / "keys.json").unlink()
+    source.create()  # as an orchestrator mounts it
+    store, made = await open_with_key(outside)
+    await store.close()
+    assert made
 
 
 async def test_a_store_without_its_key_is_closed_again(settings, monkeypatch):

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 
@@ -78,8 +79,7 @@ def test_records_that_do_not_open_fail_an_export(vault, tmp_path, capsys):
 
 def test_another_key_does_not_open_it(vault, tmp_path, capsys):
     assert run(vault, "export", "a.jsonl.sealed") == 0
-    (tmp_path / "data" / "keys.json").unlink()
-    (tmp_path / "data" / "vault.db").unlink()
+    shutil.rmtree(tmp_path / "data")
     assert main(["init"]) == 0
     assert run(vault, "import", "a.jsonl.sealed") == 1
 

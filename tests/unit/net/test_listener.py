@@ -119,7 +119,9 @@ def log(capsys):
 class Place:
     """Certificates in force of one pair of files, with everything they tell."""
 
-    def __init__(self, authority: Authority, pair: Files | None = None) -> None:
+    def __init__(
+        self, authority: Authority, pair: Files | None = None, listener: str = "vault"
+    ) -> None:
         self.pair = pair or authority.issue("vault.test", days=1)
         self.metrics = Metrics()
         self.clock = ManualClock(time.time_ns() // 1_000_000)
@@ -127,7 +129,7 @@ class Place:
         self.refusal: VaultError | None = None
         pairs = [CertificateFiles(self.pair.certificate, self.pair.key)]
         self.certificates = Certificates(
-            pairs, {"vault": TlsPolicy(True)}, self.metrics, self.clock, self.accept
+            pairs, {listener: TlsPolicy(True)}, self.metrics, self.clock, self.accept
         )
 
     def accept(self, material: ListenerCertificates) -> None:
@@ -209,8 +211,30 @@ async def test_names_that_are_not_accepted_change_nothing(authority):
     assert await here.certificates.state.check() == "No. auth.audiences: why"
 
 
-async def test_a_certificate_that_ends_while_it_is_in_force_is_told(authority):
+async def test_a_certificate_that_ends_is_told_before_and_takes_no_other_listener_away(
+    authority, log
+):
     here = Place(authority)
+    assert log().count("a certificate ends soon") == 1  # within a day
+    here.clock.advance(2 * DAY)
+    for _ in range(2):
+        here.certificates.look_at_dates()
+    assert log().count("a certificate is shown to callers outside its time") == 1
+    assert await here.certificates.check() is None, "the proxy is in the clear"
+    assert "ended at" in (await here.certificates.state.check() or "")
+    assert here.value("domicile_reload_failed", "certificates") == 1
+    other = authority.issue("other.test", file="other")
+    shutil.copy(other.certificate, here.pair.certificate)
+    assert not here.certificates.reload()
+    here.certificates.look_at_dates()
+    assert "does not belong to its key" in (await here.certificates.state.check() or "")
+    replace(here.pair, authority.issue("vault.test", days=4, file="new"))
+    assert here.certificates.reload()
+    assert await here.certificates.state.check() is None
+
+
+async def test_an_instance_whose_proxy_no_caller_gets_through_to_is_not_ready(authority):
+    here = Place(authority, listener="proxy")
     assert await here.certificates.check() is None
     here.clock.advance(2 * DAY)
     assert "ended at" in (await here.certificates.check() or "")
@@ -218,7 +242,7 @@ async def test_a_certificate_that_ends_while_it_is_in_force_is_told(authority):
 
 async def test_a_start_with_one_that_has_ended_is_told_and_goes_on(authority, log):
     here = Place(authority, authority.issue("vault.test", days=-1))
-    assert "ended at" in (await here.certificates.check() or "")
+    assert "ended at" in (await here.certificates.state.check() or "")
     assert "a certificate is shown to callers outside its time" in log()
 
 
