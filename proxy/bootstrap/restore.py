@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import errno
 import io
 import os
 import shutil
@@ -98,9 +99,10 @@ def _not_writable(parent: Path | None) -> Iterator[None]:
         above = parent or f"{tempfile.gettempdir()} (TMPDIR)"
         target = error.filename2 or error.filename or f"a folder in {above}"
         why = error.strerror or error
+        remedy = "raise ulimit -f" if error.errno == errno.EFBIG else "make room there"
         raise VaultError(
             Code.NOT_WRITABLE,
-            f"The backup cannot be unpacked to {target} ({why}): make room there, and try again.",
+            f"The backup cannot be unpacked to {target} ({why}): {remedy}, and try again.",
         ) from error
 
 

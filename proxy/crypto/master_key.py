@@ -204,6 +204,7 @@ def _advice(path: str, folder: Path, error: OSError) -> str:
         errno.EROFS: f"mount {folder} writable, or mount an existing key",
         errno.ENOSPC: "free some space on the disk",
         errno.EDQUOT: "free some space on the disk",
+        errno.EFBIG: "raise the limit for the size of files (ulimit -f)",
         errno.EPERM: "use a local file system with hard links",
         errno.EOPNOTSUPP: "use a local file system with hard links",
     }

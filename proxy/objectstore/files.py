@@ -86,7 +86,7 @@ _GONE = "The folder of the files is not there any more: put it back, or mount it
 _TEXTS = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
-    errno.EFBIG: _FULL,
+    errno.EFBIG: "A file of this process may not be as large: raise ulimit -f. It was not stored.",
     errno.EROFS: _LOCKED,
     errno.EACCES: _LOCKED,
     errno.EPERM: _LOCKED,

@@ -7,6 +7,7 @@ record locks.
 
 import fcntl
 import os
+import resource
 import sqlite3
 from pathlib import Path
 from sqlite3 import Connection
@@ -79,7 +80,9 @@ def translated_error(error: BaseException) -> VaultError:
         return VaultError(error.code, error.message, error.details)
     code = primary(error)
     if code in _PASSING:
-        result = VaultError(Code.VAULT_DOWN, _PASSING[code])
+        limited = _size_limit() if code == sqlite3.SQLITE_IOERR else ""  # which SQLite does not say
+        text = f"The vault's database cannot be written: {limited}; {_AGAIN}."
+        result = VaultError(Code.VAULT_DOWN, text if limited else _PASSING[code])
     elif code in _DAMAGED:
         result = VaultError(
             Code.BAD_STORE,
@@ -318,12 +321,17 @@ def _damaged(path: Path) -> VaultError:
     return VaultError(Code.BAD_STORE, f"{path} is damaged: restore a backup.")
 
 
-def _not_writable(path: Path) -> VaultError:
-    return VaultError(
-        Code.NOT_WRITABLE,
-        f"{path} cannot be written: give its owner the right to, or name another folder for the "
-        "data.",
-    )
+def _not_writable(path: Path, why: str = "") -> VaultError:
+    why = why or "give its owner the right to, or name another folder for the data"
+    return VaultError(Code.NOT_WRITABLE, f"{path} cannot be written: {why}.")
+
+
+def _size_limit() -> str:
+    """Tell of a limit for the size of files, if this process has one."""
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if most == resource.RLIM_INFINITY:
+        return ""
+    return f"a file of this process may have {most} bytes: raise ulimit -f, or look at the disk"
 
 
 def _full(path: Path) -> VaultError:
@@ -381,7 +389,7 @@ def snapshot(path: Path, target: Path) -> None:
         if _has_no_room(error, target):
             raise _full(target) from error
         if primary(error) == sqlite3.SQLITE_IOERR:
-            raise _not_writable(target) from error
+            raise _not_writable(target, _size_limit()) from error
         raise VaultError(
             Code.BAD_STORE, f"The vault's database {path} cannot be copied: {error}."
         ) from error

@@ -90,7 +90,7 @@ def test_a_disk_without_room_is_told_and_the_restore_works_once_there_is_some(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
-        with pytest.raises(VaultError, match=r"cannot be unpacked to .*make room") as refused:
+        with pytest.raises(VaultError, match=r"cannot be unpacked to .*raise ulimit -f") as refused:
             restore_backup(settings, backup, silent, check=check)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -177,7 +177,7 @@ def test_a_missing_folder_is_named_with_the_remedy(tmp_path):
     ("number", "remedy"),
     [
         (errno.EACCES, "right to write"), (errno.EROFS, "writable"),
-        (errno.ENOSPC, "free some space"), (errno.EIO, "check"),
+        (errno.ENOSPC, "free some space"), (errno.EIO, "check"), (errno.EFBIG, "ulimit -f"),
     ],
 )  # fmt: skip
 def test_a_folder_that_cannot_be_written_leaves_nothing(path, monkeypatch, number, remedy):

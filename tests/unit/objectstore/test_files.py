@@ -78,7 +78,7 @@ async def test_a_folder_that_cannot_be_made_is_told_by_its_name(tmp_path):
     "fault",
     [
         (errno.ENOSPC, "full"), (errno.EDQUOT, "full"), (errno.EROFS, "read-only"),
-        (errno.EIO, "EIO"),
+        (errno.EIO, "EIO"), (errno.EFBIG, "ulimit -f"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("step", ["open", "write", "fsync", "rename"])

@@ -1,4 +1,5 @@
 import os
+import resource
 import sqlite3
 import stat
 from pathlib import Path
@@ -375,3 +376,16 @@ def test_a_full_disk_is_told_as_such_at_a_start_and_of_a_copy(
         with pytest.raises(VaultError) as caught:
             work(made)
         assert ("its disk is full: free some space" in caught.value.message) is full
+
+
+def test_a_limit_for_the_size_of_files_is_not_told_as_a_lack_of_rights(made: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, limits[1]))
+    try:
+        with pytest.raises(VaultError, match="8192 bytes: raise ulimit -f") as caught:
+            sqlite_file.snapshot(made, made.with_name("copy"))
+        assert "right" not in caught.value.message
+        assert "ulimit -f" in translated_error(driver_error(sqlite3.SQLITE_IOERR_WRITE)).message
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "ulimit" not in translated_error(driver_error(sqlite3.SQLITE_IOERR_WRITE)).message
