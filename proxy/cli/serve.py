@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from proxy.bootstrap.rules import Overrides
+    from proxy.cli.ending import Times
 
 #: Seconds that requests under way are given to finish after SIGTERM; Kubernetes allows 30 by
 #: default.
@@ -62,6 +64,7 @@ def run(arguments: Arguments) -> int:
         from proxy.bootstrap.api import hide_secrets
         from proxy.bootstrap.edge import raise_file_limit
         from proxy.bootstrap.rules import Overrides
+        from proxy.cli.ending import Times
         from proxy.cli.supervisor import run_on_uvloop, which_worker
 
         gc.freeze()  # nor does the collection at the end of the start look at it
@@ -71,7 +74,12 @@ def run(arguments: Arguments) -> int:
     _begin_log(settings)
     hide_secrets(settings)
     raise_file_limit()
-    return run_on_uvloop(serve(settings, Overrides({}, arguments.upstream or "", sockets)))
+    overrides = Overrides({}, arguments.upstream or "", sockets)
+    times = Times(threading.Event())
+    try:
+        return run_on_uvloop(serve(settings, overrides, times))
+    finally:
+        times.over.set()
 
 
 def _begin_log(settings: Settings) -> None:
@@ -159,15 +167,22 @@ def _meeting_place(settings: Settings) -> Iterator[Path]:
         os.close(lock)
 
 
-async def serve(settings: Settings, overrides: "Overrides") -> int:
-    """Start, wait for a signal, drain, stop; start again where replicas took this one for dead."""
+async def serve(settings: Settings, overrides: "Overrides", times: "Times | None" = None) -> int:
+    """Start, wait for a signal, drain, stop; start again where replicas took this one for dead.
+
+    ``times``: limits of the end of the process after the signal; ``None``: it may last.
+    """
     import asyncio
 
+    from proxy.cli.ending import end_in_time
     from proxy.cli.supervisor import stop_signal
     from proxy.storage import may_be_shared
     from proxy.telemetry import logs
 
     stop, gone, log = stop_signal(), asyncio.Event(), logs.logger("serve")
+    if times is not None:
+        loop = asyncio.get_running_loop()
+        stop.add_done_callback(lambda _: end_in_time(loop, times))
     # a parent that holds the sockets starts it again itself
     rejoins = may_be_shared(settings.store.uri) and not overrides.sockets
     while True:

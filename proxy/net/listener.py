@@ -27,7 +27,7 @@ from proxy.net import tls_context
 from proxy.net.caller_connection import CallerServer
 from proxy.net.server import finish_open_requests, time_heads
 from proxy.net.sockets import BACKLOG, cannot_listen, host_and_port, local_socket
-from proxy.net.tls import LOOK, CertificateFiles
+from proxy.net.tls import LOOK_AT_FILES, CertificateFiles
 from proxy.net.tls_context import REVOCATIONS, ListenerCertificates, TlsPolicy
 from proxy.net.tls_transport import OUTCOMES, TlsListener
 from proxy.telemetry import logs
@@ -312,7 +312,7 @@ class Certificates:
 
     # ------------------------------------------------ what is read again
 
-    async def watch(self, every: float = LOOK, tickets: float = _TICKETS) -> None:
+    async def watch(self, every: float = LOOK_AT_FILES, tickets: float = _TICKETS) -> None:
         """Look for changes every so many seconds for ever; ``tickets``: the life of their keys."""
         renewed = time.monotonic()
 

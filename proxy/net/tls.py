@@ -19,7 +19,7 @@ from proxy.telemetry.reloads import FileWatcher, Reload, files_state
 _log = logs.logger("tls")
 
 #: Seconds between two looks at files.
-LOOK: Final = 0.4
+LOOK_AT_FILES: Final = 0.4
 
 
 class CertificateFiles(NamedTuple):
@@ -168,7 +168,7 @@ class MutualCertificates:
         async def renew() -> None:
             self.reload()
 
-        await self._watcher.run(LOOK, renew)
+        await self._watcher.run(LOOK_AT_FILES, renew)
 
     def reload(self) -> None:
         """Read everything again, for connections from now on; a fault changes nothing."""

@@ -21,6 +21,7 @@ from tests.support.application import Application
 from tests.support.instance import SERVE, Instance, started
 from tests.support.patience import PATIENCE, until
 from tests.support.people import ANN, rules
+from tests.support.postgres import own_server
 from tests.support.serving import serving
 
 
@@ -180,4 +181,42 @@ async def test_without_descriptors_it_refuses_and_rests_and_serves_when_there_ar
         for _, writer in idle:
             writer.close()
         for callers in (kept, others, afterwards):
+            await all_there(instance, callers)
+
+
+# ---------------------------------------------------------------------- the end of a process
+
+#: ``serve`` with the same limits of its end, a tenth as long.
+SOON_OVER = """
+from proxy.cli import ending, main
+ending.Times.__new__.__defaults__ = ((0.5, 2.1), 2.6)
+raise SystemExit(main(['serve']))
+"""
+
+
+async def test_a_database_that_stands_still_holds_no_end_up_and_what_was_acknowledged_is_there(
+    tmp_path: Path,
+) -> None:
+    with own_server() as server:
+        store = server.address("vault", replicas="true")
+        instance = Instance(tmp_path, ("-c", SOON_OVER), {"DOMICILE__STORE": store})
+        application = Application()
+        async with (
+            serving(application.app()) as upstream,
+            started(instance, rules(upstream)),
+        ):
+            async with at_work(instance) as callers:
+                await callers.further(20)
+                server.freeze()
+                callers.over = True
+                began = time.monotonic()
+                instance.send(signal.SIGTERM)
+                assert await instance.ended() == 1
+                assert time.monotonic() - began < 2.6 + PATIENCE / 3
+            server.thaw()
+            (forced,) = instance.events(
+                "the end of this process was forced: what was acknowledged is durable"
+            )
+            assert "storage.postgres" in forced["text"]
+            await instance.start()
             await all_there(instance, callers)
