@@ -237,6 +237,8 @@ async def _serve(
         )
 
         def reload() -> None:
+            if stop.done():
+                return  # what it would be loaded into is being closed
             task = asyncio.create_task(started.reload())
             reloads.add(task)
             task.add_done_callback(reloads.discard)

@@ -107,7 +107,7 @@ class Site:
         """
         answer = self._http.send_once(method, target, body, {**self._headers, **headers})
         if answer is not None and answer.status not in _LATER:
-            self._failing.since = None
+            self.written()
             return answer
         now = time.monotonic()
         since = getattr(self._failing, "since", None)
@@ -116,6 +116,12 @@ class Site:
             raise self._given_up(answer)
         pause(answer, 1)
         return None
+
+    def written(self) -> None:
+        """Note that a write of this thread took effect, also one whose answer was lost: those that
+        get none later begin anew to count.
+        """
+        self._failing.since = None
 
     def stop(self) -> None:
         """Let no thread wait any longer than its present attempt."""

@@ -267,6 +267,7 @@ class RecordWalk:
                 if state is None:
                     continue
                 if state not in self.direction.todo:
+                    self._written_side.written()
                     return RecordOutcome.SETTLED
             record = proxied[0]
             tag = (proxied if direct is None or self.direction.through_proxy else direct)[1]
@@ -311,8 +312,12 @@ class RecordWalk:
             )
         return self._refuse(record, "the update was accepted, and the record is as it was")
 
+    @property
+    def _written_side(self) -> Site:
+        return self.proxied if self.direction.through_proxy else self.direct
+
     def _update(self, record: ReadRecord, tag: str) -> HttpAnswer | None:
-        site = self.proxied if self.direction.through_proxy else self.direct
+        site = self._written_side
         headers = {"Content-Type": self.plan.content_type, **({"If-Match": tag} if tag else {})}
         target = self.plan.update_target(record.id)
         answer = site.write(self.plan.method, target, self.plan.update_body(record), headers)

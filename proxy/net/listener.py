@@ -242,6 +242,8 @@ class Certificates:
         files += [self._clients, self._crl]
         self._files = tuple(file for file in files if file is not None)
         self.state = Reload(metrics, "certificates")
+        self._reminded: int = -_DAY  #: when it was told last of certificates that end
+        self._outside = False  #: whether one is outside its time
         self._failures = metrics.cell("domicile_tls_reload_failures_total")
         self._success = metrics.cell("domicile_tls_reload_success_timestamp_seconds")
         self._watcher = FileWatcher(partial(files_state, self._files), settled=True)

@@ -1,4 +1,5 @@
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,21 @@ def test_what_a_shifting_list_skips_is_met_by_the_next_pass(office, walk):
 def test_answers_that_never_come_are_waited_for(office, walk):
     office.failures = [0, 503, 200, 200, 200, 200, 0, 0, 502]
     report = walk()
+    assert (report["complete"], report["tokens"]) == (True, 5)
+
+
+def test_answers_that_get_lost_now_and_then_do_not_end_patience(office, walk):
+    """Each of these writes took effect: the next one that gets no answer is the first of its own."""
+    writes = []
+
+    def lose(_ident: str) -> None:
+        writes.append(1)
+        if len(writes) in (2, 3):  # the first one asks whether conditions are heeded
+            threading.Event().wait(0.6)  # nobody else sleeps here
+            office.failures = [0]
+
+    office.before = lose
+    report = walk("--patience", "0.5", "--parallel", "1")
     assert (report["complete"], report["tokens"]) == (True, 5)
 
 
