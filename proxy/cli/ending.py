@@ -55,7 +55,8 @@ def awaited(loop: asyncio.AbstractEventLoop) -> str:
     """Name the places in the program where tasks and threads are, the innermost last."""
     tasks = [" > ".join(_places(task)) for task in asyncio.all_tasks(loop)]
     mine = {threading.get_ident(), threading.main_thread().ident}
-    frames = [frame for ident, frame in sys._current_frames().items() if ident not in mine]  # noqa: SLF001
+    threads_now = sys._current_frames()  # noqa: SLF001  # no other way leads to them
+    frames = [frame for ident, frame in threads_now.items() if ident not in mine]
     threads = [f"thread {one}" for frame in frames for one in [*_inner(frame)][:1]]
     return "; ".join([one for one in (*tasks, *threads) if one][:_MOST]) or "the interpreter"
 

@@ -204,8 +204,8 @@ def _claim(path: Path) -> int:
         os.close(lock)
         raise VaultError(
             Code.STORE_BUSY,
-            f"Another process owns the vault's database {path}: end it, or give this one a "
-            "folder of its own.",
+            f"Another process owns the vault's database {path} (`fuser {path}.lock` names it): "
+            "end it, or give this one a folder of its own.",
         ) from error
     return lock
 
@@ -247,7 +247,7 @@ def refuse_new(path: Path) -> None:
         )
     nearest = next(folder for folder in path.parents if os.path.lexists(folder))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise _not_writable(path.parent)
+        raise _not_writable(path.parent, "" if nearest.is_dir() else f"{nearest} is no folder")
 
 
 def _make(path: Path) -> None:

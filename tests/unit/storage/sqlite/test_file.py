@@ -228,11 +228,11 @@ def test_what_would_keep_a_new_database_from_being_made_is_told_beforehand(tmp_p
     sqlite_file.refuse_new(tmp_path / "new" / "data" / "vault.db")
     (tmp_path / "file").touch()
     (tmp_path / "vault.db-wal").touch()
-    for path, code in (
-        (tmp_path / "file" / "data" / "vault.db", Code.NOT_WRITABLE),
-        (tmp_path / "vault.db", Code.BAD_STORE),
+    for path, code, why in (
+        (tmp_path / "file" / "data" / "vault.db", Code.NOT_WRITABLE, "is no folder"),
+        (tmp_path / "vault.db", Code.BAD_STORE, "There is a log"),
     ):
-        with pytest.raises(VaultError) as caught:
+        with pytest.raises(VaultError, match=why) as caught:
             sqlite_file.refuse_new(path)
         assert caught.value.code is code
     assert {path.name for path in tmp_path.iterdir()} == {"file", "vault.db-wal"}
