@@ -70,6 +70,9 @@ def _places(task: "asyncio.Task[Any]") -> list[str]:
         if frame is not None and (where := _where(frame)):
             places.append(where)
         at = getattr(at, "cr_await", None) or getattr(at, "ag_await", None)
+        if frame is not None and frame.f_code.co_name == "__aexit__":
+            # of a context manager that is a generator, what it waits for is opaque
+            at = getattr(frame.f_locals.get("self"), "gen", at)
     return places[-_DEEP:]
 
 

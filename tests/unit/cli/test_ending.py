@@ -2,6 +2,8 @@ import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -49,4 +51,22 @@ async def test_places_of_tasks_are_named_the_innermost_last() -> None:
     task = asyncio.create_task(in_thread(time.sleep, 0.3))
     await asyncio.sleep(0.1)
     assert "offload.in_thread" in awaited(asyncio.get_running_loop())
+    await task
+
+
+async def test_what_the_end_of_a_context_waits_for_is_named() -> None:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(in_thread, time.sleep, 0.3)
+            yield
+
+    async def serve() -> None:
+        async with opened():
+            pass
+
+    task = asyncio.create_task(serve())
+    await asyncio.sleep(0.1)
+    places = awaited(asyncio.get_running_loop()).split("; thread")[0]
+    assert "offload.in_thread" in places
     await task
