@@ -289,7 +289,6 @@ class UnnamedInMessage(Unnamed):
 
 def _parameters(operation: Operation) -> Iterator[str]:
     """The names of query parameters that hold values, or may not be answered."""
-    yield from operation.request.query
     if (search := operation.request.search) is not None:
         yield from (name for name, one in search.query.items() if not one.passes)
 

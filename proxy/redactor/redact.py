@@ -127,8 +127,6 @@ def unreadable_answer() -> VaultError:
 def check_head(plan: OperationPlan, match: Match, head: Request) -> None:
     """Raise the faults of a request that do not depend on its body, which follows later."""
     request_ids(plan.operation.id, match, head, None)
-    if names := plan.operation.request.query:
-        query_spots(head.target, names)
     headers = head.headers
     content_coding.refuse_unknown(content_coding.field(headers, b"content-encoding"))
     if plan.request is None:
@@ -265,8 +263,10 @@ def query_values(target: bytes, name: str) -> list[str]:
     ]
 
 
-def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
-    """The protected parameters of a target; spans count from the target's start."""
+def query_members(target: bytes, names: tuple[str, ...]) -> tuple[int, list[form.Member]]:
+    """The start of the query in a target, and its members from there. Raises ``VaultError`` for one
+    that only some take for one of these names, here or in the path.
+    """
     if b"#" in target:
         raise VaultError(
             Code.BAD_REQUEST,
@@ -274,14 +274,21 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
         )
     start, end = query_span(target)
     if target.find(b";") >= 0 or target.find(b"%", 0, start) >= 0:
-        form.check_path(tuple(names), target[:start])
-    query = target[start:end]
+        form.check_path(names, target[:start])
+    return start, form.form_members(target[start:end], MOST_QUERY, names)
+
+
+def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
+    """The parameters of a target that have these names; spans count from the target's start."""
+    start, members = query_members(target, tuple(names))
     spots: list[Spot] = []
-    for member in form.form_members(query, MOST_QUERY, tuple(names)):
+    for member in members:
         field_name = form.named_field(names, member.name)
         if field_name is not None:
-            text = form.read_form_value(query[member.start : member.end])
-            spots.append(Spot(field_name, start + member.start, start + member.end, Value(text)))
+            begin, end = start + member.start, start + member.end
+            spots.append(
+                Spot(field_name, begin, end, Value(form.read_form_value(target[begin:end])))
+            )
     return spots
 
 

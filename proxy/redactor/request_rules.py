@@ -126,7 +126,7 @@ class TextPlace:
 
 @dataclass(frozen=True, slots=True)
 class SearchRule:
-    """Search rules beyond the plain field of a parameter."""
+    """The parameters and places of a request that hold values to look for."""
 
     query: Mapping[str, Parameter]  #: by name or pattern, the most specific first
     form: Mapping[str, Parameter]

@@ -298,7 +298,7 @@ def _matters_to_post(operation: Operation) -> bool:
     if set(operation.methods) - {"POST", "GET"}:
         return True
     rule = operation.request
-    return "GET" in operation.methods and bool(rule.query or rule.body or rule.search)
+    return "GET" in operation.methods and bool(rule.body or rule.search)
 
 
 def _longest_prefix_first(sites: Iterable[_Routes]) -> tuple[_Routes, ...]:

@@ -158,17 +158,14 @@ class RequestRule(RequestWords):
     """The request side of an operation; ``body`` is ``None`` where the rule names nothing in it."""
 
     body: BodyPlace | None
-    #: parameter name (or pattern with ``*``) -> field whose same-value token replaces it
-    query: Mapping[str, str]
-    search: SearchRule | None = None  #: has all parameters of the query then
+    search: SearchRule | None = None
     patch: PatchKind | None = None
     passed: PassPlaces = field(default_factory=PassPlaces)
 
     @property
     def addressed(self) -> bool:
         """Whether the address of the request may hold values."""
-        search = self.search
-        return bool(self.query or (search is not None and (search.query or search.path)))
+        return self.search is not None and bool(self.search.query or self.search.path)
 
 
 class Restore(enum.StrEnum):

@@ -21,6 +21,7 @@ from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.plan import make_plan
+from proxy.redactor.request_rules import Parameter, SearchRule
 from proxy.redactor.restore import splice
 from proxy.redactor.rules import (
     BodyPlace,
@@ -86,10 +87,12 @@ class Bench:
 
     def operation(self, verb: Verb, place: BodyPlace, **query: str) -> Operation:
         location = IdPlace(IdSource.HEADER, "location", template="/p/{id}")
+        parameters = {name: Parameter(name, field) for name, field in query.items()}
+        searching = SearchRule(parameters, {}, (), {}) if query else None
         return replace(
             self.base,
             verb=verb,
-            request=RequestRule(None if verb is Verb.READ else place, query),
+            request=RequestRule(None if verb is Verb.READ else place, searching),
             response=ResponseRule(place, location, frozenset({200, 201})),
         )
 

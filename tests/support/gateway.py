@@ -223,7 +223,7 @@ def operation(at: Endpoint, verb: Verb = Verb.UPDATE, stream: Stream | None = No
         "/people/{id}",
         Entity("person", Schema("person", ()), {}, None, True),
         None,
-        RequestRule(None, {}),
+        RequestRule(None),
         ResponseRule(None, None, frozenset({200, 201}), stream=stream, in_parts=stream is not None),
         Position("rules.yaml", 1, 1),
     )

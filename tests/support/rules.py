@@ -104,3 +104,9 @@ def messages(faults: RuleFaults) -> list[str]:
     except VaultError as error:
         return [f"{detail.source}: {detail.text}" for detail in error.details]
     return []
+
+
+def fields_searched(operation: Operation) -> dict[str, str]:
+    """The field of each parameter of a query, by its name or pattern."""
+    search = operation.request.search
+    return {} if search is None else {name: one.of for name, one in search.query.items()}

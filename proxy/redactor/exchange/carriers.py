@@ -27,12 +27,11 @@ from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.mixins import complete, viewed
 from proxy.redactor.exchange.request_tokens import cookie_token
 from proxy.redactor.exchange.rule_exchange import RuleExchange
-from proxy.redactor.form import write_form_value
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import standard
 from proxy.redactor.message import RawHeaders, Response, header
 from proxy.redactor.pages import linked
-from proxy.redactor.redact import ParsedBody, query_spots
+from proxy.redactor.redact import ParsedBody
 from proxy.redactor.restore import Edit, EscapingKinds, splice, surroundings
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import Match, Stream, Verb
@@ -273,12 +272,7 @@ def _with_values(
     joined: BoundOperation, target: bytes, values: Mapping[tuple[str, str], Value]
 ) -> bytes:
     """A target with the values of the tokens that a rule of searches finds in it."""
-    if joined.searching is not None:
-        part = Searched(joined.searching.plan.address(target).values)
-        return part.written(target, lambda one: values.get((one.field, one.value.text)))
-    edits: list[Edit] = []
-    for spot in query_spots(target, joined.plan.operation.request.query):
-        value = values.get((spot.field, spot.value.text)) if spot.value is not None else None
-        if value is not None:
-            edits.append((spot.start, spot.end, write_form_value(value.text)))
-    return splice(target, edits)
+    if joined.searching is None:
+        return target
+    part = Searched(joined.searching.plan.address(target).values)
+    return part.written(target, lambda one: values.get((one.field, one.value.text)))

@@ -265,7 +265,7 @@ class MessageExchange(StreamExchange):
         values: list[list[Value | None]] = []
         if body is not None and any(item.spots for item in items):
             search = SearchTokens(self._collection)
-            await search.redacted(b"/", {}, items)
+            await search.look_up_all(items)
             values = await search.rows(items)
             view = self._joined.view
             covered = sorted({name for name, _ in search.values if view and view.covers(name)})

@@ -12,7 +12,6 @@ from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD, named_method
 from proxy.redactor.path import paths_in_query, script_of
-from proxy.redactor.redact import query_spots
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
     Endpoint,
@@ -25,6 +24,7 @@ from proxy.redactor.rules import (
     RuleSet,
     Verb,
 )
+from proxy.redactor.search.sought import names_any
 
 # Addresses in header fields: a browser tells every picture and script of a page which search led to
 # it.
@@ -370,14 +370,14 @@ def _shared(rules: RuleSet, routed: Sequence[Rule]) -> dict[str, list[Router]]:
 
 def is_untouched(operation: Operation, request: Request) -> bool:
     """Whether a request holds nothing to swap: a read without searches, its ids in its path."""
-    searches = operation.request.search or operation.branches
-    if operation.verb is not Verb.READ or request.body or searches:
+    search, ident = operation.request.search, operation.id
+    in_path = search is not None and search.path
+    if operation.verb is not Verb.READ or request.body or operation.branches or in_path:
         return False
-    names, ident = operation.request.query, operation.id
     if b"?" in request.target and ident is not None and ident.source is not IdSource.PATH:
         return False
     try:
-        return not (names and query_spots(request.target, names))
+        return search is None or not names_any(search.query, request.target)
     except VaultError:
         return False  # the owner of the vault refuses it
 
@@ -394,7 +394,7 @@ def is_plain_operation(operation: Operation) -> bool:
     special = (
         *(operation.branches, operation.graph, operation.parts, operation.envelope),
         *(answer.special, answer.in_parts, answer.stream, answer.carriers, answer.carried),
-        *(answer.scan, request.query, request.search),
+        *(answer.scan, request.search),
     )
     usual = answer.restore is Restore.NAMED and operation.verb is not Verb.DELETE
     return usual and not any(special)

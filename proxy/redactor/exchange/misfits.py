@@ -18,8 +18,9 @@ from proxy.redactor import form
 from proxy.redactor.ambiguity import steps_to
 from proxy.redactor.bodies.uploads import UPLOADS
 from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.vault_search import Misfit, unfit_values
 from proxy.redactor.message import Media, Request
-from proxy.redactor.redact import BodyObject, ParsedBody, Spot, query_spots
+from proxy.redactor.redact import BodyObject, ParsedBody, Spot
 from proxy.telemetry import logs
 from proxy.vault.proxied import SentTokens, stand_ins
 
@@ -102,30 +103,11 @@ def explained(
         return VaultError(error.code, error.message, tuple(details[:_MOST]) or error.details)
     if error.code is not Code.VALUE_UNFIT or error.details:
         return error
-    misfits: dict[tuple[str, str, str], None] = {}
+    misfits: dict[Misfit, None] = {}
     for reason in (_refusal, partial(_own_token, error.message)):
         if not misfits:
             misfits = dict.fromkeys(islice(_misfits(joined, request, body, reason), _MOST))
-    for field, position, _ in misfits:
-        _log.warning(
-            "a value does not fit the token format of its field",
-            operation=joined.plan.operation.label,
-            field=field,
-            source=position,
-        )
-    if not misfits:
-        return error
-    names = ", ".join(dict.fromkeys(field for field, _, _ in misfits))
-    message = (
-        f"A value does not fit the token format of its field ({names}); where such values are in "
-        "order, the rule of the field "
-        "says what they get: token: {shape: …, else: opaque}."
-    )
-    return VaultError(
-        Code.VALUE_UNFIT,
-        message,
-        tuple(Detail(position, f"{field}: {text}") for field, position, text in misfits),
-    )
+    return unfit_values(joined.plan.operation, [*misfits]) if misfits else error
 
 
 def _misfits(
@@ -133,17 +115,12 @@ def _misfits(
     request: Request,
     body: ParsedBody | None,
     reason: Callable[[BoundOperation, str, Value], str],
-) -> Iterator[tuple[str, str, str]]:
-    """(field, place, reason) of each value that its field's format refuses."""
+) -> Iterator[Misfit]:
+    """Each value in a body that its field's format refuses."""
     for item in body.items if body is not None else ():
         for spot in item.spots:
             if spot.value is not None and (text := reason(joined, spot.field, spot.value)):
                 yield spot.field, _position(joined, request, body, spot), text
-    names = joined.plan.operation.request.query
-    for spot in query_spots(request.target, names) if names else ():
-        if spot.value is not None and (text := reason(joined, spot.field, spot.value)):
-            declared = [pattern for pattern, field in names.items() if field == spot.field]
-            yield spot.field, f"query {'|'.join(declared)}", text
 
 
 def _refusal(joined: BoundOperation, field: str, value: Value) -> str:

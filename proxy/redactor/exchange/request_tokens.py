@@ -14,11 +14,9 @@ from urllib.parse import unquote_to_bytes
 
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import each
-from proxy.redactor import restore
-from proxy.redactor.form import write_form_value
 from proxy.redactor.message import Request
 from proxy.redactor.pages import without_references
-from proxy.redactor.redact import BodyObject, Spot, query_spots
+from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.search.sought import SoughtValue
 from proxy.tokenization import SHAPES
 from proxy.tokenization.base import Resolution, Tokenizer
@@ -73,33 +71,21 @@ class SearchTokens:
         #: by (field, token): the searched value as spelled
         self.values: dict[_FieldToken, Value] = {}
 
-    async def redacted(
-        self, target: bytes, names: Mapping[str, str], items: Sequence[BodyObject] = ()
-    ) -> bytes:
-        """The target with tokens in place of the values that it searches for in parameters of
-        these names; what objects search for is looked at as well.
+    async def look_up(self, places: Sequence[tuple[str, Value]]) -> None:
+        """Ask which of these are tokens that come back, and which have earlier ones.
 
         Applications build links from what they receive, so tokens return in place of values: those
         stay.
         """
-        queried = query_spots(target, names) if names else []
-        spots = (*queried, *(spot for item in items for spot in item.spots))
-        if not spots:
-            return target
-        await self.look_up([(spot.field, spot.value) for spot in spots if spot.value is not None])
-        edits = []
-        for spot in queried:
-            token = self.token(spot)
-            if token is not None:
-                edits.append((spot.start, spot.end, write_form_value(token.text)))
-        return restore.splice(target, edits) if edits else target
-
-    async def look_up(self, places: Sequence[tuple[str, Value]]) -> None:
-        """Ask which of these are tokens that come back, and which have earlier ones."""
         texts = tuple([(field, value.text) for field, value in places])
         self.returned |= await own(self._collection, texts)
         if self._collection.context.keyset.older_tokens:
             await self._collection.recall([(field, [value]) for field, value in places])
+
+    async def look_up_all(self, items: Sequence[BodyObject]) -> None:
+        """The same of the values in objects that search by them."""
+        spots = (spot for item in items for spot in item.spots)
+        await self.look_up([(one.field, one.value) for one in spots if one.value is not None])
 
     async def rows(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
         """Return the token of each value in objects that search by them."""

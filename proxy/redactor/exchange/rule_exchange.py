@@ -112,12 +112,10 @@ class RuleExchange:
         items = body.items if body is not None else []
         if operation.id is not None:
             self._ids = request_ids(operation.id, self._match, request, body)
-        target = request.target
         try:
-            if operation.request.query or (items and operation.verb in _SEARCHING):
+            if items and operation.verb in _SEARCHING:
                 self._search = self._search or SearchTokens(self._collection)
-                sought = items if operation.verb in _SEARCHING else ()
-                target = await self._search.redacted(target, operation.request.query, sought)
+                await self._search.look_up_all(items)
             if body is not None and self._joined.checks:
                 await refuse_invalid(self._joined, request, body, self._ids)
             if writing is not None and (items or self._ids or operation.verb is _DELETE):
@@ -126,18 +124,16 @@ class RuleExchange:
         except VaultError as error:
             raise await run_in_thread(long, explained, error, self._joined, request, body) from None
         if not items and (self._search is None or not self._search.values):
-            return replace(request, target=target)
+            return request
         try:
-            return await self._swapped(request, target, body, long)
+            return await self._swapped(request, body, long)
         except BaseException as error:
             await self.failed(False)
             if not isinstance(error, VaultError):
                 raise
             raise await run_in_thread(long, explained, error, self._joined, request, body) from None
 
-    async def _swapped(
-        self, request: Request, target: bytes, body: ParsedBody | None, long: bool
-    ) -> Request:
+    async def _swapped(self, request: Request, body: ParsedBody | None, long: bool) -> Request:
         """The request with tokens in the places of its values, and nowhere any of these."""
         items, writing, search = body.items if body is not None else [], self._writing, self._search
         values: list[list[Value | None]] = []
@@ -149,19 +145,19 @@ class RuleExchange:
         if guard is not None and self.joint is not None:
             self.joint.take(guard, items, values, searched)
             guard = None
-        sent = replace(request, target=target)
 
         def written() -> Written:
-            new = rewritten(sent.body, body, values) if body and items else Written(sent.body, {})
+            sent = request.body
+            new = rewritten(sent, body, values) if body and items else Written(sent, {})
             if guard is not None:
-                guard.check(items, values, searched, sent, new.rest)
+                guard.check(items, values, searched, request, new.rest)
             return new
 
         new = await in_thread(written) if long else written()
         count(self._joined.protected, new.counts)
         if long:
             discard(items, values)
-        return replace(sent, body=new.content)
+        return replace(request, body=new.content)
 
     def mark(self) -> bytes:
         """A mark of those values that share tokens, so that the application cannot tell them apart,

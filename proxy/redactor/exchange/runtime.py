@@ -26,7 +26,7 @@ from proxy.redactor.exchange.matcher import (
 )
 from proxy.redactor.exchange.mixins import viewed
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
-from proxy.redactor.exchange.request_tokens import SearchTokens, cookie_token
+from proxy.redactor.exchange.request_tokens import cookie_token
 from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.message import RawHeaders, Request
@@ -40,17 +40,6 @@ from proxy.vault.vault import Vault
 
 if TYPE_CHECKING:  # imported where a rule is of GraphQL
     from proxy.redactor.exchange.graph_exchange import GraphExchange
-
-
-async def swapped(joined: BoundOperation, target: bytes) -> bytes:
-    """The target with tokens for what its operation searches for, or else without its query."""
-    if joined.searching is not None:
-        return await joined.searching.redact_target(target)
-    try:
-        names = joined.plan.operation.request.query
-        return await SearchTokens(joined.collection).redacted(target, names)
-    except VaultError:
-        return target.partition(b"?")[0]
 
 
 # Whether what rules keep among records (``schema: records``) may be kept as the settings have it.
@@ -149,7 +138,10 @@ class Runtime(Matcher):
         rule = address.rule
         if rule is None or rule.branches or rule.graph or rule.parts:
             return address.bare
-        target = await swapped(self.joined[id(rule)], address.target)
+        searching = self.joined[id(rule)].searching
+        if searching is None:
+            return field[1]
+        target = await searching.redact_target(address.target)
         return address.before + target[address.added :]
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:

@@ -150,9 +150,8 @@ class UnnamedParameters:
         search, body = rule.search, rule.body
         sources = {IdSource.QUERY: "query", IdSource.FORM: "form"}
         passed = rule.passed
-        self._named["query"] += [*rule.query, *(search.query if search is not None else ())]
-        self._named["query"] += passed.query
-        self._passed += (*rule.query, *passed.query)
+        self._named["query"] += (*(search.query if search is not None else ()), *passed.query)
+        self._passed += passed.query
         self._searches += (search.query,) if search is not None else ()
         self._named["path"] += search.path if search is not None else ()
         form = [*(body.form if body else ()), *(search.form if search is not None else ())]

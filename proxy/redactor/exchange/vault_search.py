@@ -1,4 +1,4 @@
-"""Searches with more rules than the field of a parameter.
+"""Searches by parameters of an address, members of a form, and places in a body or path.
 
 Tokens replace their values. Where a rule says so the vault answers them: it finds the records, and
 the application is sent their ids.
@@ -20,6 +20,7 @@ from proxy.offload import SMALL, in_thread, is_long
 from proxy.redactor.exchange.request_tokens import SearchTokens
 from proxy.redactor.message import Request
 from proxy.redactor.request_rules import Parameter
+from proxy.redactor.rules import Operation
 from proxy.redactor.search.search import SearchPlan
 from proxy.redactor.search.sought import (
     Searched,
@@ -28,9 +29,12 @@ from proxy.redactor.search.sought import (
     order_keys,
     search_refused,
 )
+from proxy.telemetry import logs
 from proxy.tokenization.normalize import folded, normalize, read_date
 from proxy.vault.collection import Collection
 from proxy.vault.records import Records, find_page, found_in_doubt
+
+_log = logs.logger("redactor")
 
 #: Records that one search may open to know which of them hold a part of a text, and bytes of those
 #: that it finds.
@@ -73,7 +77,7 @@ class SearchRedaction:
         ids: list[str] = []
         if questions:
             ids, tokens.questioned = await self._vault.ids(questions), True
-        token_of = _explaining(tokens)
+        token_of = partial(self._token, tokens)
         target = address.written(target, token_of, ids, mixed=True)
         written = partial(body.written, request.body, token_of, ids, mixed=True)
         content = await in_thread(written) if long else written()
@@ -90,9 +94,9 @@ class SearchRedaction:
             if address.lists or address.questions:
                 target = target.partition(b"?")[0]
                 address = Searched([one for one in address.values if one.end <= len(target)])
-            return address.written(target, _explaining(await self._looked_up(address)))
+            return address.written(target, (await self._looked_up(address)).token)
         except VaultError:
-            return b"/"
+            return b"/" if self.plan.in_path else target.partition(b"?")[0]
 
     async def _looked_up(self, *parts: Searched) -> SearchTokens:
         tokens = SearchTokens(self._collection)
@@ -101,20 +105,37 @@ class SearchRedaction:
             await tokens.look_up(places)
         return tokens
 
-
-def _explaining(tokens: SearchTokens) -> Callable[[SoughtValue], Value | None]:
-    """Return the token of a value; a misfit is reported by its place."""
-
-    def token_of(one: SoughtValue) -> Value | None:
+    def _token(self, tokens: SearchTokens, one: SoughtValue) -> Value | None:
+        """The token of a value; a misfit is reported by its place."""
         try:
             return tokens.token(one)
         except VaultError as error:
             if error.code is not Code.VALUE_UNFIT:
                 raise
-            detail = Detail(one.source, f"{one.field}: {error.message}")
-            raise VaultError(error.code, error.message, (detail,)) from None
+            misfit = one.field, one.source, error.message
+            raise unfit_values(self.plan.operation, [misfit]) from None
 
-    return token_of
+
+#: The field of a value that its field's format refuses, the place, and why.
+Misfit = tuple[str, str, str]
+
+
+def unfit_values(operation: Operation, misfits: Sequence[Misfit]) -> VaultError:
+    """The refusal of a request with these, each of which is logged."""
+    for field, position, _ in misfits:
+        _log.warning(
+            "a value does not fit the token format of its field",
+            operation=operation.label,
+            field=field,
+            source=position,
+        )
+    names = ", ".join(dict.fromkeys(field for field, _, _ in misfits))
+    message = (
+        f"A value does not fit the token format of its field ({names}); where such values are in "
+        "order, the rule of the field says what they get: token: {shape: …, else: opaque}."
+    )
+    details = tuple(Detail(position, f"{field}: {text}") for field, position, text in misfits)
+    return VaultError(Code.VALUE_UNFIT, message, details)
 
 
 class VaultSearch:

@@ -74,7 +74,7 @@ def compile_graphql(
         matched.template.text,
         fields[0].operation.entity,
         None,
-        RequestRule(None, {}),
+        RequestRule(None),
         ResponseRule(None, None, SUCCESS, in_parts=True),
         section.at,
         when,
@@ -129,7 +129,7 @@ def _field(
         "/",
         entity,
         id_place,
-        RequestRule(body, {}),
+        RequestRule(body),
         ResponseRule(
             BodyPlace((), False, at, {}, {}), IdPlace(IdSource.BODY, path=(ident,)), SUCCESS
         ),

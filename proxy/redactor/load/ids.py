@@ -252,12 +252,12 @@ def check_ids(operation: Operation, section: Section, faults: RuleFaults) -> Non
 
 def _named_fields(operation: Operation) -> Mapping[str, str]:
     """The fields that stand where the id of a request does: in the path, or in parameters."""
-    rule, search = operation.request, operation.request.search
+    search = operation.request.search
     if search is None:
-        return rule.query if operation.id and operation.id.source is IdSource.QUERY else {}
+        return {}
     if operation.id is not None and operation.id.source is IdSource.PATH:
         return search.path
-    return rule.query or {name: one.of for name, one in search.query.items() if one.of}
+    return {name: one.of for name, one in search.query.items() if one.of}
 
 
 def _fields_at(id_place: IdPlace, body: BodyPlace | None) -> Iterator[str]:

@@ -324,10 +324,6 @@ def _settled_operation(operation: Operation, entity: Entity) -> Operation:
     request = replace(
         operation.request,
         body=_body(operation.request.body, names),
-        query={
-            parameter: names.get(field, field)
-            for parameter, field in operation.request.query.items()
-        },
         search=settled_search(operation.request.search, names),
     )
     answer = operation.response

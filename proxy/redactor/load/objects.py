@@ -64,7 +64,7 @@ def compile_objects(
         first,
         verb=Verb.READ if reads else Verb.UPDATE,  # a possible write counts as a write
         id=None,
-        request=RequestRule(None, {}),
+        request=RequestRule(None),
         response=response,
         position=section.at,
         when=when,
@@ -86,9 +86,9 @@ def _stated(section: Section, part: Operation) -> Operation:
 def unshown(operation: Operation) -> Iterator[str]:
     """Warn of objects that are read and stand nowhere in the answer, by their rules."""
     for one in operation.parts:
-        asks = one.request.addressed or one.request.search is not None
+        asks = one.request.search is not None or one.request.body is not None
         places = one.response.body is not None or one.response.special
-        if one.verb is Verb.READ and not places and not asks and one.request.body is None:
+        if one.verb is Verb.READ and not places and not asks:
             yield (
                 f"{one.position}: nothing restores this {one.entity.name} of {one.label}: callers "
                 "see tokens, since no place is the usual one among several 'objects'; say where "
@@ -167,7 +167,7 @@ def _protected(
 
 def _parameters(operation: Operation) -> set[str]:
     search = operation.request.search
-    return {*operation.request.query, *(search.query if search is not None else ())}
+    return {*search.query} if search is not None else set()
 
 
 def _kinds(body: BodyPlace | None) -> set[str]:
@@ -249,7 +249,7 @@ def compile_envelope(
         matched.template.text,
         next(iter(entities.values())).entity,
         None,
-        RequestRule(None, {}),
+        RequestRule(None),
         ResponseRule(None, None, SUCCESS, special=True),
         section.at,
         when,

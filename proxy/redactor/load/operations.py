@@ -20,7 +20,6 @@ from proxy.redactor.load.body_places import (
     check_patch,
     compile_body,
     compile_passed,
-    member_fields,
 )
 from proxy.redactor.load.deletes import check_complete, keep_of
 from proxy.redactor.load.entities import EntityDraft, find_entity, needs_record, several
@@ -245,13 +244,11 @@ def _request(
         if inner is not None and word in inner:
             faults.add(inner.key(word), f"'{word}' means nothing to a {verb}; leave it out")
     words = {} if inner is None else {word: inner.value(word) for word in inner}
-    query: Mapping[str, PlacedValue] = section.value("query", {})
     searched = search is not None and bool(search.form or search.values)
     if inner is not None:
         check_uploads(inner, verb, faults)
     return RequestRule(
         None if searched else compile_body(inner, entity, default=writes, faults=faults),
-        {} if search is not None and search.query else member_fields(query, entity, faults),
         search,
         PatchKind(words["patch"]) if words.get("patch") else None,
         compile_passed(section, verb, faults),
@@ -321,9 +318,8 @@ def _response(
 
 def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> None:
     """A value that is looked for must get the same token each time."""
-    query: Mapping[str, PlacedValue] = section.value("query", {})
     if operation.verb in (Verb.CREATE, Verb.UPDATE):
-        if len(operation.request.passed.query) < len(query):
+        if len(operation.request.passed.query) < len(section.value("query", {})):
             faults.add(
                 section.key("query"),
                 f"the vault keeps what the body of a {operation.verb} carries, and a value in its "
@@ -331,11 +327,6 @@ def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> N
                 "pass: true where it is nobody's",
             )
         return
-    for name, field in operation.request.query.items():
-        if not has_same_tokens(operation.entity, field):
-            faults.add(
-                query[name].at, same_hint(operation.entity, field, f"the parameter '{name}'")
-            )
     body = operation.request.body
     if body is None:
         return

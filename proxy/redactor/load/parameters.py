@@ -45,10 +45,10 @@ def compile_search(
     template: PathTemplate,
     faults: RuleFaults,
 ) -> SearchRule | None:
-    """Compile the search rules beyond the field of each parameter; ``None`` for none.
+    """Compile what a request searches by; ``None`` for nothing.
 
-    ``about``: the verb, its entity, and all of the file, whose fields an order may name. A
-    query, or a form, is included whole if one of its parameters has such rules.
+    ``about``: the verb, its entity, and all of the file, whose fields an order may name. A form
+    is included whole if one of its members says more than its field; else it is a body.
     """
     verb, entity, others = about
     inner: Section | None = section.value("request")
@@ -62,7 +62,6 @@ def compile_search(
             {name: one for name, one in part.items() if not (is_document(one) or is_passed(one))}
             for part in (query, form, values)
         )
-    query = query if any(map(says_more, query.values())) else {}
     form = form if values or any(map(says_more, form.values())) else {}
     if not (query or form or values or path):
         return None

@@ -277,7 +277,7 @@ def misordered(operations: Sequence[Operation]) -> Iterator[str]:
 def _finds_others(asking: Operation) -> Iterator[str]:
     """Warn of a search by tokens of which there are fewer than values."""
     search, body = asking.request.search, asking.request.body
-    fields = {*asking.request.query.values()}
+    fields = set[str]()
     if search is not None:
         parts = (*search.query.values(), *search.form.values(), *(one for _, one in search.values))
         fields |= {of for one in parts for of in (one.of, one.other or "")} | {

@@ -1,7 +1,6 @@
 """Values and filters of a search: in query, form, JSON body or path.
 
-For operations whose rule says more of them than which field a parameter holds. Pure functions on
-bytes; ``exchange.vault_search`` asks the vault.
+Pure functions on bytes; ``exchange.vault_search`` asks the vault.
 """
 
 import re
@@ -21,7 +20,7 @@ from proxy.redactor.message import Media, RawHeaders, Request, classify
 from proxy.redactor.named_places import spared_paths
 from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, TemplateSegment, parse_template
-from proxy.redactor.redact import MOST_QUERY, query_span
+from proxy.redactor.redact import query_members
 from proxy.redactor.request_rules import Parameter, SearchRule
 from proxy.redactor.rules import Operation
 from proxy.redactor.search.expressions import expressed_values
@@ -55,10 +54,10 @@ _DOUBTFUL = re.compile(r"[/\\;\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}|\A\.{1,2}\Z")
 
 
 class SearchPlan:
-    """Reads the requests of one operation; made when rules load."""
+    """Reads what the requests of one operation search by; made when rules load."""
 
     def __init__(self, operation: Operation, rule: SearchRule) -> None:
-        self._operation = operation
+        self.operation = operation
         self._rule = rule
         self._query, self._form = _watched(rule.query), _watched(rule.form)
         paths = [path for path, _ in rule.values]
@@ -67,6 +66,7 @@ class SearchPlan:
         self._outline = Outline(None, (), paths)
         #: what finds the places in texts of JSON, by identity of the parameter
         self._documents: dict[int, tuple[Selection, Outline]] = {}
+        self.in_path = bool(rule.path)  #: whether values stand in the path of an address
         self._segments = parse_template(operation.template).segments if rule.path else ()
         self._drops = any(one.dropped for one in rule.query.values())
 
@@ -81,26 +81,19 @@ class SearchPlan:
 
     def address(self, target: bytes) -> Searched:
         part = Searched()
-        if b"#" in target:
-            raise VaultError(
-                Code.BAD_REQUEST,
-                "The target of the request holds a '#', behind which only some look: escape it.",
-            )
+        start, members = query_members(target, self._query)
         if self._segments:
             part.values += self._path_values(target)
-        if self._rule.query:
-            start, end = query_span(target)
-            form.check_path(self._query, target[:start])
-            members = form.form_members(target[start:end], MOST_QUERY, self._query)
-            self._members((target, start, end), members, (self._rule.query, part))
+        if members and self._rule.query:
+            self._members((target, start), members, (self._rule.query, part))
         return part
 
     def body(self, headers: RawHeaders, body: bytes) -> Searched:
         part, media = Searched(), self._media(headers, body)
-        limits = self._operation.endpoint.limits
+        limits = self.operation.endpoint.limits
         if media is Media.FORM:
             members = form.form_members(body, limits.form_fields, self._form)
-            self._members((body, 0, len(body)), members, (self._rule.form, part))
+            self._members((body, 0), members, (self._rule.form, part))
         elif media is Media.JSON:
             for leaf in self._selection.find(body, limits.json_depth).anchored:
                 self._json_place(
@@ -125,7 +118,7 @@ class SearchPlan:
             if media is not Media.NONE and (not named.get(media) or disguised):
                 raise VaultError(
                     Code.UNREADABLE_BODY,
-                    f"The rule of {self._operation.label} names no place in a body of this "
+                    f"The rule of {self.operation.label} names no place in a body of this "
                     "Content-Type.",
                 )
         return media
@@ -134,12 +127,12 @@ class SearchPlan:
 
     def _members(
         self,
-        content: tuple[bytes, int, int],
+        content: tuple[bytes, int],
         members: Iterable[form.Member],
         into: tuple[Mapping[str, Parameter], Searched],
     ) -> None:
-        """Read the members of a query or form that stands in ``content`` from byte to byte."""
-        data, first, _ = content
+        """Read the members of a query or form that stands in ``content`` from this byte on."""
+        data, first = content
         parameters, part = into
         lists: dict[str, SoughtList] = {}
         names: set[str] = set()
@@ -256,7 +249,7 @@ class SearchPlan:
             ways = Selection(None, (), paths, nested=True), Outline(None, (), paths)
             self._documents[id(parameter)] = ways
         selection, outline = ways
-        depth = self._operation.endpoint.limits.json_depth
+        depth = self.operation.endpoint.limits.json_depth
         for leaf in selection.find(inner.content, depth).anchored:
             span = leaf.start, leaf.end
             self._json_place(inner.content, span, parameter.inside[leaf.name][1], within)
@@ -316,7 +309,7 @@ class SearchPlan:
 
     def _refusal(self, what: str) -> VaultError:
         return VaultError(
-            Code.BAD_REQUEST, f"The request matches {self._operation.label}, and {what}."
+            Code.BAD_REQUEST, f"The request matches {self.operation.label}, and {what}."
         )
 
     def _unread(self) -> VaultError:

@@ -19,6 +19,7 @@ from proxy.redactor.inner_texts import Spelling
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import fold_name
 from proxy.redactor.json.tree import read_json_value, write_json_value
+from proxy.redactor.redact import query_members
 from proxy.redactor.request_rules import ListSpelling, Parameter, VaultQuestion
 from proxy.redactor.restore import Edit, splice
 
@@ -107,6 +108,13 @@ def most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter |
         return exact
     fits = (of for pattern, of in parameters.items() if form.pattern_matches(pattern, name))
     return next(fits, None)
+
+
+def names_any(parameters: Mapping[str, Parameter], target: bytes) -> bool:
+    """Whether a target has one of these that does not pass. Raises as ``query_members``."""
+    declared = {name: one for name, one in parameters.items() if not one.passes}
+    _, members = query_members(target, tuple(declared)) if declared else (0, ())
+    return any(most_specific(declared, one.name) is not None for one in members)
 
 
 def unruled_order(

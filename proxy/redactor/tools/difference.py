@@ -258,15 +258,14 @@ def _named_places(rule: Operation, one: Operation) -> Iterator[tuple[str, Fact]]
     request, fields = one.request, one.entity.fields
     for where, name in body_fields(body_in_words(request.body)):
         yield f"the request's {where}", _of_field(name, fields, one.entity.name)
-    for name, of in request.query.items():
-        yield f"the parameter {name}", _of_field(of, fields, one.entity.name)
     for part, name in request.passed.labels:
         yield f"{_SOURCES[part]} {name}", Fact(NOBODYS, 1)
     search = search_in_words(request.search) if request.search is not None else {}
     for source, several in search.items():
         for name, words in several.items():
             where = placeholder_in_words(rule, name) if source == "path" else name
-            fact = Fact(words, "in the clear" not in words, words != NOBODYS)
+            said = Fact(words, "in the clear" not in words, words != NOBODYS)
+            fact = _of_field(words, fields, one.entity.name) if words in fields else said
             yield f"{_SOURCES[source]} {where}", fact
     for where, name in body_fields(body_in_words(one.response.body)):
         yield f"the answer's {where}", Fact(f"{name} restored")

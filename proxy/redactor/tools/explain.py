@@ -140,6 +140,8 @@ def _effect(rule: Rule, endpoint: Endpoint, role: str) -> dict[str, Any]:
 
 
 def _about(operation: Operation, endpoint: Endpoint, role: str) -> dict[str, Any]:
+    search = operation.request.search
+    searched = search_in_words(search) if search is not None else {}
     about: dict[str, Any] = {
         str(operation.verb): operation.entity.name,
         **({"keep": keep_in_words(operation)} if operation.keep is not None else {}),
@@ -150,9 +152,9 @@ def _about(operation: Operation, endpoint: Endpoint, role: str) -> dict[str, Any
         "id": id_in_words(operation.id, operation.request.body),
         "request": _request(operation),
         "response": response_in_words(operation),
-        "query": dict(operation.request.query),
+        "query": searched.pop("query", {}),
         **({"passed": list(map(" ".join, passed))} if (passed := passed_places(operation)) else {}),
-        **({"search": search_in_words(search)} if (search := operation.request.search) else {}),
+        **({"search": searched} if searched else {}),
     }
     if endpoint.views:
         views = [view_of(endpoint.views, {role})] if role else [*endpoint.views, UNKNOWN_VIEW]

@@ -92,6 +92,7 @@ async def test_a_value_that_fits_no_token_is_told_by_its_place(office):
         await office.send("GET /p?phones=none")
     assert caught.value.code is Code.VALUE_UNFIT
     assert caught.value.details[0].source == "phones"
+    assert "else: opaque" in caught.value.message
     assert "none" not in caught.value.details[0].text
 
 
@@ -102,6 +103,7 @@ async def test_a_value_that_fits_no_token_is_told_by_its_place(office):
         (b"http://app/p?email=ann@x.example,&x=1", b"http://app/p?email=%b,&x=1"),
         (b"http://app/p?phones=1,2&x=1", b"http://app/p"),
         (b"http://app/by/a%252Fb", b"http://app/"),
+        (b"http://app/p?email=%FF&x=1", b"http://app/p"),
     ],
 )
 async def test_addresses_in_headers_hold_tokens_too(office, address, left):

@@ -162,5 +162,5 @@ def test_a_parameter_that_passes_is_not_explained_as_none():
         "{match: GET /contacts, read: contact, query: {city: {pass: true}}, response: {id: $.id}}"
     )
     found = explain.as_data(explain.find_operation(rules, "GET", "/contacts"))
-    assert found["operation"]["search"]["query"] == {"city": "nobody's data, passed on purpose"}
+    assert found["operation"]["query"] == {"city": "nobody's data, passed on purpose"}
     assert "city: nobody's data" in explain.explanation_text(found)

@@ -173,8 +173,10 @@ def test_an_upload_that_passes_is_hinted_at_by_its_path(match, hinted) -> None:
 
 def test_a_read_of_many_paths_that_names_no_parameter_is_hinted_at() -> None:
     read = '  - {match: "GET /admin/{page*}", read: contact, %sresponse: {restore: anywhere}}\n'
-    for query, hinted in (("", True), ('query: {"*name*": {refuse: always}}, ', False)):
-        hints = rules_data(load_text(RULES + read % query))["hints"]
+    rules = RULES.replace("kind: email", "kind: email, token: {shape: email, same: true}")
+    named = "query: {email: email}, ", 'query: {"*name*": {refuse: always}}, '
+    for query, hinted in (("", True), *((one, False) for one in named)):
+        hints = rules_data(load_text(rules + read % query))["hints"]
         assert any(one.startswith("GET /admin/{page*}: ") for one in hints) is hinted
 
 
