@@ -19,7 +19,10 @@ if TYPE_CHECKING:  # imported where a rule is of GraphQL
     from proxy.redactor.exchange.graph_exchange import GraphExchange
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
-_Exchange: TypeAlias = "RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange"
+#: What carries a matched request.
+AnyExchange: TypeAlias = (
+    "RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange | ForkExchange"
+)
 
 
 class ForkExchange:
@@ -27,10 +30,10 @@ class ForkExchange:
 
     carries = True  # as far as anybody knows before
 
-    def __init__(self, fork: Fork, exchange: Callable[[Operation], _Exchange]) -> None:
+    def __init__(self, fork: Fork, exchange: Callable[[Operation], AnyExchange]) -> None:
         self._fork = fork
         self._exchange_of = exchange
-        self._exchange: _Exchange | None = None  #: ``None`` where nothing is swapped
+        self._exchange: AnyExchange | None = None  #: ``None`` where nothing is swapped
         self._outcome: CarriedRequest | None = None  #: what was chosen
         self.timing = Timing()
 
@@ -105,9 +108,3 @@ class ForkExchange:
     async def failed(self, sent: bool) -> None:
         if self._exchange is not None:
             await self._exchange.failed(sent)
-
-
-#: What carries a matched request.
-AnyExchange: TypeAlias = (
-    "RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange | ForkExchange"
-)

@@ -106,12 +106,12 @@ class PartsExchange(SeveralExchanges[RuleExchange]):
         self,
         matches: Sequence[Match],
         joined: Mapping[int, BoundOperation],
-        exchange: Callable[[Match], RuleExchange],
+        exchanges: Sequence[RuleExchange],
     ) -> None:
         super().__init__()
         self._matches = matches
         self._joined = joined  #: operations by their identity
-        self._exchanges = [exchange(one) for one in matches]
+        self._exchanges = exchanges  #: of these, in their order
 
     def check_head(self, head: Request) -> None:
         for one in self._exchanges:

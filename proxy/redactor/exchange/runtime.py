@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import cast
 
 from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
@@ -37,10 +37,6 @@ from proxy.vault.collection import Collection, TableSpec
 from proxy.vault.proxied import Hosted
 from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault
-
-if TYPE_CHECKING:  # imported where a rule is of GraphQL
-    from proxy.redactor.exchange.graph_exchange import GraphExchange
-
 
 # Whether what rules keep among records (``schema: records``) may be kept as the settings have it.
 
@@ -146,37 +142,35 @@ class Runtime(Matcher):
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """Return a new exchange for a matched request of a caller; ``view``: its visibility."""
-        if match.operation.branches:
-            fork, of = self.forks[id(match.operation)], (match.params, self)
-            return ForkExchange(fork, lambda one: self._exchange(Match(one, *of), view))
-        return self._exchange(match, view)
+        operation = match.operation
+        if operation.branches:
+            fork, of = self.forks[id(operation)], (match.params, self)
+            return ForkExchange(fork, lambda one: self.exchange(Match(one, *of), view))
+        if operation.parts:
+            matches = [Match(one, match.params, self) for one in operation.parts]
+            parts = [cast("RuleExchange", self.exchange(one, view)) for one in matches]
+            return PartsExchange(matches, self.joined, parts)
+        if operation.envelope is not None:
+            return EnvelopeExchange(operation, self, view)
+        if operation.graph:
+            from proxy.redactor.exchange.graph_exchange import GraphExchange
+
+            return GraphExchange(self.graphs[id(operation)], self.joined, view, self.vault)
+        joined = self.joined[id(operation)]
+        if view is not None:
+            joined = joined.under(view)
+        if operation.response.special:
+            return special_exchange(joined, match, self)
+        kind = RuleExchange if joined.lists is None else ListExchange
+        if joined.view is not None:
+            kind = viewed(kind, joined)
+        return kind(joined, match, self.vault)
 
     def branch(self, match: Match, request: Request) -> Match | PassRule:
         """The match of the very operation that a whole request is for."""
         fork = self.forks.get(id(match.operation))
         rule = fork.by_body(request) if fork is not None else match.operation
         return rule if isinstance(rule, PassRule) else Match(rule, match.params, self)
-
-    def _exchange(
-        self, match: Match, view: View | None
-    ) -> "RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange":
-        if match.operation.parts:
-            matches = [Match(one, match.params, self) for one in match.operation.parts]
-            return PartsExchange(matches, self.joined, lambda one: self._rule_exchange(one, view))
-        if match.operation.envelope is not None:
-            return EnvelopeExchange(match.operation, self, view)
-        if match.operation.graph:
-            from proxy.redactor.exchange.graph_exchange import GraphExchange
-
-            return GraphExchange(self.graphs[id(match.operation)], self.joined, view, self.vault)
-        return self._rule_exchange(match, view)
-
-    def _rule_exchange(self, match: Match, view: View | None) -> RuleExchange:
-        joined = self.joined[id(match.operation)].under(view)
-        if match.operation.response.special:
-            return special_exchange(joined, match, self)
-        kind = RuleExchange if joined.lists is None else ListExchange
-        return viewed(kind, joined)(joined, match, self.vault)
 
 
 class VaultRules(CurrentRules[Runtime]):
@@ -191,7 +185,7 @@ class VaultRules(CurrentRules[Runtime]):
         self, match: Match, headers: RawHeaders, view: View | None = None
     ) -> FastPathPlan | None:
         """Plan of the ordinary exchanges of an operation, by the rules of this match."""
-        runtime, endpoint = _runtime(match), match.operation.endpoint
+        runtime, endpoint = cast("Runtime", match.scope), match.operation.endpoint
         if (endpoint.searched and carries(headers, runtime.sign)) or cookies_in(endpoint, headers):
             return None
         joined = runtime.joined.get(id(match.operation))
@@ -200,25 +194,7 @@ class VaultRules(CurrentRules[Runtime]):
         return fast_path_plan(joined.under(view), runtime.vault, headers)
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
-        runtime = match.scope
-        if not isinstance(runtime, Runtime):
-            runtime = _runtime(match)
-        operation = match.operation
-        if operation.branches or operation.graph or operation.response.special:
-            return runtime.exchange(match, view)
-        joined = runtime.joined[id(operation)]
-        if view is not None:
-            joined = joined.under(view)
-        kind = RuleExchange if joined.lists is None else ListExchange
-        if joined.view is not None and not joined.view.clear:
-            kind = viewed(kind, joined)
-        return kind(joined, match, runtime.vault)
-
-
-def _runtime(match: Match) -> Runtime:
-    if not isinstance(match.scope, Runtime):
-        raise TypeError("the match was not made by a runtime")
-    return match.scope
+        return cast("Runtime", match.scope).exchange(match, view)
 
 
 def recipe(entity: Entity) -> TableSpec:
