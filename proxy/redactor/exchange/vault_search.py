@@ -23,6 +23,7 @@ from proxy.redactor.request_rules import Parameter
 from proxy.redactor.rules import Operation
 from proxy.redactor.search.search import SearchPlan
 from proxy.redactor.search.sought import (
+    NOTHING_SOUGHT,
     Searched,
     SoughtQuestion,
     SoughtValue,
@@ -64,24 +65,29 @@ class SearchRedaction:
         search. The vault is queried only after that. Raises ``VaultError``; then nothing may be
         sent.
         """
-        target = self.plan.undropped(request.target)
-        address = self.plan.address(target)
-        long = len(request.body) > SMALL and is_long(request.body)
-        parts = request.headers, request.body
-        body = await in_thread(self.plan.body, *parts) if long else self.plan.body(*parts)
-        questions = [*address.questions, *body.questions]
-        permit({field for one in questions for field in one.fields})
-        tokens = await self._looked_up(address, body)
-        values = [*address.every, *body.every]
-        permit({one.field for one in values if not tokens.returns(one)})
-        ids: list[str] = []
+        plan, target = self.plan, self.plan.undropped(request.target)
+        address, body, long = plan.address(target), NOTHING_SOUGHT, False
+        if plan.in_body:
+            long = len(request.body) > SMALL and is_long(request.body)
+            parts = request.headers, request.body
+            body = await in_thread(plan.body, *parts) if long else plan.body(*parts)
+        tokens, ids = SearchTokens(self._collection), list[str]()
+        if not (address.any or body.any):
+            return request if target is request.target else replace(request, target=target), tokens
+        if questions := [*address.questions, *body.questions]:
+            permit({field for one in questions for field in one.fields})
+        if values := [*address.every, *body.every]:
+            await tokens.look_up([(one.field, one.value) for one in values])
+            permit({one.field for one in values if not tokens.returns(one)})
         if questions:
             ids, tokens.questioned = await self._vault.ids(questions), True
-        token_of = partial(self._token, tokens)
+        token_of, content = partial(self._token, tokens), request.body
         target = address.written(target, token_of, ids, mixed=True)
-        written = partial(body.written, request.body, token_of, ids, mixed=True)
-        content = await in_thread(written) if long else written()
-        tokens.mixed = frozenset([one.value for part in (address, body) for one in part.mixed])
+        if body.any:
+            written = partial(body.written, content, token_of, ids, mixed=True)
+            content = await in_thread(written) if long else written()
+        if plan.mixes:
+            tokens.mixed = frozenset([one.value for one in (*address.mixed, *body.mixed)])
         return replace(request, target=target, body=content), tokens
 
     async def redact_target(self, target: bytes) -> bytes:
@@ -94,16 +100,11 @@ class SearchRedaction:
             if address.lists or address.questions:
                 target = target.partition(b"?")[0]
                 address = Searched([one for one in address.values if one.end <= len(target)])
-            return address.written(target, (await self._looked_up(address)).token)
+            tokens = SearchTokens(self._collection)
+            await tokens.look_up([(one.field, one.value) for one in address.values])
+            return address.written(target, tokens.token)
         except VaultError:
             return b"/" if self.plan.in_path else target.partition(b"?")[0]
-
-    async def _looked_up(self, *parts: Searched) -> SearchTokens:
-        tokens = SearchTokens(self._collection)
-        places = [(one.field, one.value) for part in parts for one in part.every]
-        if places:
-            await tokens.look_up(places)
-        return tokens
 
     def _token(self, tokens: SearchTokens, one: SoughtValue) -> Value | None:
         """The token of a value; a misfit is reported by its place."""

@@ -67,7 +67,10 @@ class SearchPlan:
         #: what finds the places in texts of JSON, by identity of the parameter
         self._documents: dict[int, tuple[Selection, Outline]] = {}
         self.in_path = bool(rule.path)  #: whether values stand in the path of an address
+        self.in_body = bool(rule.form or rule.values)  #: or may stand in a body
         self._segments = parse_template(operation.template).segments if rule.path else ()
+        ruled = (*rule.query.values(), *rule.form.values(), *(one for _, one in rule.values))
+        self.mixes = any(one.mixed for one in ruled)  #: whether some values are sent as well
         self._drops = any(one.dropped for one in rule.query.values())
 
     def undropped(self, target: bytes) -> bytes:
@@ -111,7 +114,7 @@ class SearchPlan:
         """The kind of a body, where the rule names places in bodies of that kind."""
         rule = self._rule
         media = Media.NONE
-        if rule.form or rule.values:
+        if self.in_body:
             media = classify(headers, body)
             named = {Media.FORM: rule.form, Media.JSON: rule.values}
             disguised = media is Media.FORM and body.lstrip()[:1] in form.OTHER_KINDS
@@ -149,7 +152,7 @@ class SearchPlan:
             if parameter.attributes:
                 part.values += expressed_values(parameter, (data, start, end), URL_VALUE)
             begin = max(data.rfind(b"&", first, start) + 1, first)
-            if _asks(parameter, text):
+            if parameter.vault and _asks(parameter, text):
                 if any(one.parameter is parameter for one in part.questions):
                     raise self._refusal(f"the parameter '{parameter.name}' stands twice")
                 texts = sought_texts(
@@ -157,6 +160,11 @@ class SearchPlan:
                 )
                 part.questions.append(url_question(parameter, (first, begin, end), texts))
             if not parameter.of:
+                continue
+            if parameter.send is None and not parameter.split:  # as nearly always
+                if (of := parameter.field_of(text)) and text not in ("", parameter.none):
+                    way = parameter.name, URL_VALUE.write
+                    part.values.append(SoughtValue(of, start, end, Value(text), *way))
                 continue
             values = split_values(parameter, (data, start, end), URL_VALUE)
             if parameter.send is None:
@@ -170,7 +178,7 @@ class SearchPlan:
                 earlier.spans.append((begin - 1, end))
                 earlier.values.extend(values)
         part.lists += lists.values()
-        sending = [(name, one.parameter) for name, one in lists.items()]
+        sending = [(name, one.parameter) for name, one in lists.items()] if lists else []
         sending += [(one.parameter.name, one.parameter) for one in part.questions]
         self._refuse_sent(names, sending)
         _bound(part)
@@ -335,7 +343,7 @@ def _asks(parameter: Parameter, text: str) -> bool:
 
 
 def _bound(part: Searched) -> None:
-    if len(part.values) + sum(len(one.values) for one in part.lists) > MOST_SOUGHT:
+    if len(part.every) > MOST_SOUGHT:
         raise VaultError(
             Code.TOO_LARGE, f"The request looks for more than {MOST_SOUGHT} values: send fewer."
         )

@@ -7,7 +7,7 @@ Also names of fields in the texts of parameters: sort orders, and forbidden name
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote, quote_plus
 
 import msgspec
@@ -103,8 +103,7 @@ def named_unwanted(parameter: Parameter, text: str) -> list[str]:
 
 def most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter | None:
     """The parameter of that name; they stand in the order of their weight."""
-    exact = parameters.get(name)
-    if exact is not None:
+    if (exact := parameters.get(name)) is not None:
         return exact
     fits = (of for pattern, of in parameters.items() if form.pattern_matches(pattern, name))
     return next(fits, None)
@@ -113,8 +112,8 @@ def most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter |
 def names_any(parameters: Mapping[str, Parameter], target: bytes) -> bool:
     """Whether a target has one of these that does not pass. Raises as ``query_members``."""
     declared = {name: one for name, one in parameters.items() if not one.passes}
-    _, members = query_members(target, tuple(declared)) if declared else (0, ())
-    return any(most_specific(declared, one.name) is not None for one in members)
+    _, members = query_members(target, tuple(declared))
+    return any(most_specific(declared, one.name) for one in members)
 
 
 def unruled_order(
@@ -145,9 +144,8 @@ def undropped(parameters: Mapping[str, Parameter], target: bytes) -> bytes:
     Every other byte stays. Raises ``VaultError`` for a name or value that cannot be read.
     """
     path, mark, query = target.partition(b"?")
-    members = query.split(b"&")
-    remaining = [raw for raw in members if not _drops(parameters, raw)]
-    if len(remaining) == len(members):
+    remaining = [raw for raw in query.split(b"&") if not _drops(parameters, raw)]
+    if len(remaining) == query.count(b"&") + 1:
         return target
     return path + (mark + b"&".join(remaining) if remaining else b"")
 
@@ -163,7 +161,7 @@ def _drops(parameters: Mapping[str, Parameter], raw: bytes) -> bool:
 
 def refuse_named(parameter: Parameter, text: str) -> None:
     """Raise ``VaultError`` (SEARCH_REFUSED) if a parameter may not hold this; it is not quoted."""
-    if not text.strip() or parameter.dropped:
+    if not (parameter.refused or parameter.unwanted) or parameter.dropped or not text.strip():
         return
     if parameter.refused:
         reason = (
@@ -244,23 +242,23 @@ class Searched(msgspec.Struct):
     questions: list[SoughtQuestion] = []
 
     @property
+    def any(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.values or self.lists or self.questions)
+
+    @property
     def every(self) -> list[SoughtValue]:
         """All values, those of lists among them."""
-        return [*self.values, *(one for several in self.lists for one in several.values)]
+        every = [*self.values]
+        for one in self.lists:
+            every += one.values
+        return every
 
     @property
     def mixed(self) -> list[SoughtValue]:
         """Return the values that are also sent in the clear."""
-        listed = (
-            one for several in self.lists if several.parameter.mixed for one in several.values
-        )
+        listed = (one for of in self.lists if of.parameter.mixed for one in of.values)
         return [*(one for one in self.values if one.clear), *listed]
-
-    @property
-    def fields(self) -> set[str]:
-        """The fields that it is about."""
-        questioned = (one.fields for one in self.questions)
-        return {one.field for one in self.every}.union(*questioned)
 
     def written(
         self,
@@ -288,6 +286,9 @@ class Searched(msgspec.Struct):
             first, *others = self.questions
             edits += [(*first.span, first.write(ids)), *(one.removed for one in others)]
         return splice(content, edits) if edits else content
+
+
+NOTHING_SOUGHT: Final = Searched()  #: of a part that is not looked at
 
 
 def sought_texts(parameter: Parameter, values: list[SoughtValue]) -> list[str]:
@@ -318,7 +319,6 @@ def split_values(
     """The values between two bytes, split where the rule says so, without blanks round them."""
     data, start, end = at
     spans = [(start, end)]
-    separated = spelling.write(Value(parameter.split))
     if parameter.split:
         separator = re.compile(b"".join(map(spelling.escape, parameter.split)))
         ends = [match.span() for match in separator.finditer(data, start, end)]
@@ -343,7 +343,8 @@ def split_values(
             value = Value(text)
             sought = SoughtValue(of, begin, stop, value, parameter.name, spelling.write)
             if parameter.mixed and parameter.send is None:
-                sought = sought._replace(clear=separated + spelling.write(value))
+                clear = spelling.write(Value(parameter.split)) + spelling.write(value)
+                sought = sought._replace(clear=clear)
             values.append(sought)
     return values
 

@@ -140,8 +140,7 @@ def _effect(rule: Rule, endpoint: Endpoint, role: str) -> dict[str, Any]:
 
 
 def _about(operation: Operation, endpoint: Endpoint, role: str) -> dict[str, Any]:
-    search = operation.request.search
-    searched = search_in_words(search) if search is not None else {}
+    searched = search_in_words(search) if (search := operation.request.search) else {}
     about: dict[str, Any] = {
         str(operation.verb): operation.entity.name,
         **({"keep": keep_in_words(operation)} if operation.keep is not None else {}),

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.redactor.load import load_text
-from proxy.redactor.request_rules import ListSpelling, Parameter
+from proxy.redactor.request_rules import ListSpelling, Parameter, SearchRule
 from tests.support.rules import faults_of, marked, operation_of, with_operations
 from tests.support.table import table
 
@@ -22,11 +22,11 @@ def test_a_query_goes_in_whole_where_one_parameter_says_more():
     ]
 
 
-def test_plain_parameters_stay_where_they_were():
+def test_a_parameter_that_says_no_more_than_its_field_is_one_as_well():
     rule = operation_of(
         "{match: GET /n, read: contact, query: {m: {field: email}}, response: {id: $.id}}"
     ).request
-    assert (rule.query, rule.search) == ({"m": "email"}, None)
+    assert rule.search == SearchRule({"m": Parameter("m", "email")}, {}, (), {})
 
 
 def test_places_of_a_body_and_placeholders_of_a_path():

@@ -112,7 +112,7 @@ SENDING = 'query: {e: {field: email, send: {param: %s, none: "-1"}}}'
 def test_what_the_proxy_sends_is_swapped_where_callers_send_it_alone(send, query, made):
     search, target = plan(SENDING % send), f"/n?{query}".encode()
     found = search.address(target)
-    assert found.fields <= {"email"}
+    assert {one.field for one in found.every} <= {"email"}
     written = found.written(target, lambda one: Value(f"<{one.value.text}>"))
     assert written.replace(b"%40", b"@") == f"/n?{made}".encode()
 
