@@ -221,10 +221,10 @@ def _search_boxes(rules: RuleSet) -> str:
     for one in each_operation(rules.operations):
         search = one.request.search
         parts = (*search.query.values(), *search.form.values()) if search is not None else ()
-        every = [(part.name.rpartition(".")[2], [*part.vault_fields]) for part in parts]
-        every += [(name, [field]) for name, field in one.request.query.items()]
-        for name, fields in every:
-            if fields and _BOXES.fullmatch(name):
+        for part in parts:
+            name = part.name.rpartition(".")[2]
+            fields = [*part.vault_fields, *filter(None, (part.of, part.other))]
+            if fields and part.other != "" and _BOXES.fullmatch(name):
                 others = [field for field in one.entity.fields if field not in fields]
                 left = f" (not in {', '.join(others)})" if others else ""
                 boxes[f"{name} of {one.label} looks in {', '.join(fields)}{left}"] = None
