@@ -121,7 +121,7 @@ class VaultOwner:
             raise other_rules()
         operation = rules.operations[job.operation]
         match = Match(operation, job.params, rules)
-        exchange = self._in_force.exchange(match, views_of(operation.endpoint)[job.view])
+        exchange = rules.exchange(match, views_of(operation.endpoint)[job.view])
         if job.began and isinstance(exchange, RuleExchange):
             exchange.began = job.began
         return exchange

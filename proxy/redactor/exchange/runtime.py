@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import cast
 
 from proxy.audit.services import AuditServices
@@ -141,30 +142,32 @@ class Runtime(Matcher):
         return address.before + target[address.added :]
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
-        """Return a new exchange for a matched request of a caller; ``view``: its visibility."""
-        operation = match.operation
+        """Return a new exchange for a matched request of a caller, by the rules that matched it;
+        ``view``: its visibility.
+        """
+        operation, rules = match.operation, cast("Runtime", match.scope)
         if operation.branches:
-            fork, of = self.forks[id(operation)], (match.params, self)
-            return ForkExchange(fork, lambda one: self.exchange(Match(one, *of), view))
+            fork, of = rules.forks[id(operation)], (match.params, rules)
+            return ForkExchange(fork, lambda one: rules.exchange(Match(one, *of), view))
         if operation.parts:
-            matches = [Match(one, match.params, self) for one in operation.parts]
-            parts = [cast("RuleExchange", self.exchange(one, view)) for one in matches]
-            return PartsExchange(matches, self.joined, parts)
+            matches = [Match(one, match.params, rules) for one in operation.parts]
+            parts = [cast("RuleExchange", rules.exchange(one, view)) for one in matches]
+            return PartsExchange(matches, rules.joined, parts)
         if operation.envelope is not None:
-            return EnvelopeExchange(operation, self, view)
+            return EnvelopeExchange(operation, rules, view)
         if operation.graph:
             from proxy.redactor.exchange.graph_exchange import GraphExchange
 
-            return GraphExchange(self.graphs[id(operation)], self.joined, view, self.vault)
-        joined = self.joined[id(operation)]
+            return GraphExchange(rules.graphs[id(operation)], rules.joined, view, rules.vault)
+        joined = rules.joined[id(operation)]
         if view is not None:
             joined = joined.under(view)
         if operation.response.special:
-            return special_exchange(joined, match, self)
+            return special_exchange(joined, match, rules)
         kind = RuleExchange if joined.lists is None else ListExchange
         if joined.view is not None:
             kind = viewed(kind, joined)
-        return kind(joined, match, self.vault)
+        return kind(joined, match, rules.vault)
 
     def branch(self, match: Match, request: Request) -> Match | PassRule:
         """The match of the very operation that a whole request is for."""
@@ -175,6 +178,8 @@ class Runtime(Matcher):
 
 class VaultRules(CurrentRules[Runtime]):
     """The rules in force before a vault of this process."""
+
+    exchange = property(attrgetter("runtime.exchange"))
 
     async def redact_headers(
         self, endpoint: Endpoint, host: str, headers: Sequence[tuple[bytes, bytes]]
@@ -192,9 +197,6 @@ class VaultRules(CurrentRules[Runtime]):
         if joined is None or bool(endpoint.views) is not (view is not None):
             return None
         return fast_path_plan(joined.under(view), runtime.vault, headers)
-
-    def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
-        return cast("Runtime", match.scope).exchange(match, view)
 
 
 def recipe(entity: Entity) -> TableSpec:
