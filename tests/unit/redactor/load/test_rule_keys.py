@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import jsonschema
-import pytest
 
 from proxy.redactor.load import load_text, rule_keys
 from proxy.redactor.load.rule_keys import RULE_FILE, blocks, rule_schema
@@ -74,13 +73,17 @@ def test_every_shape_and_every_option_may_be_written():
     assert options == {option for parser in SHAPES.values() for option in parser.options}
 
 
+#: Around what is printed.
+BEGIN = "<!-- printed by domicile rules schema --markdown: begin -->"
+END = "<!-- printed: end -->"
 MANUAL = Path(__file__).parents[4] / "docs" / "rules.md"
 
 
 def test_the_manual_is_in_step_with_the_code():
-    text = MANUAL.read_text("utf-8")
-    assert rule_keys.renew_manual(text) == text, (
-        "run: python -m proxy.redactor.load.rule_keys docs/rules.md"
+    _, found, rest = MANUAL.read_text("utf-8").partition(BEGIN)
+    assert found
+    assert rest.partition(END)[0].strip() == rule_keys.reference().strip(), (
+        "put what `domicile rules schema --markdown` prints between the two marks"
     )
 
 
@@ -125,23 +128,6 @@ def test_the_parts_of_the_manual_load_inside_a_file():
             assert load_text(head + part).tests
             loaded += 1
     assert loaded == 17
-
-
-def test_a_manual_without_place_for_the_tables_is_refused():
-    with pytest.raises(ValueError, match="no place"):
-        rule_keys.renew_manual("# Rules\n")
-
-
-def test_running_it_writes_the_file(tmp_path, monkeypatch):
-    path = tmp_path / "manual.md"
-    path.write_text(f"before\n{rule_keys.BEGIN_MARK}\noutdated\n{rule_keys.END}\nafter\n")
-    monkeypatch.setattr("sys.argv", ["reference", str(path)])
-    rule_keys.write_manuals()
-    text = path.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith(f"{rule_keys.END}\nafter\n")
-    assert "outdated" not in text
-    assert "### token shapes" in text
 
 
 # ---- jsonschema
