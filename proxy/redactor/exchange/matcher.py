@@ -24,7 +24,7 @@ from proxy.redactor.rules import (
     RuleSet,
     Verb,
 )
-from proxy.redactor.search.sought import names_any
+from proxy.redactor.search.sought import searches_any
 
 # Addresses in header fields: a browser tells every picture and script of a page which search led to
 # it.
@@ -377,7 +377,7 @@ def is_untouched(operation: Operation, request: Request) -> bool:
     if b"?" in request.target and ident is not None and ident.source is not IdSource.PATH:
         return False
     try:
-        return search is None or not names_any(search.query, request.target)
+        return search is None or not searches_any(search.query, request.target)
     except VaultError:
         return False  # the owner of the vault refuses it
 

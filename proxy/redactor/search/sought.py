@@ -109,7 +109,7 @@ def most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter |
     return next(fits, None)
 
 
-def names_any(parameters: Mapping[str, Parameter], target: bytes) -> bool:
+def searches_any(parameters: Mapping[str, Parameter], target: bytes) -> bool:
     """Whether a target has one of these that does not pass. Raises as ``query_members``."""
     declared = {name: one for name, one in parameters.items() if not one.passes}
     _, members = query_members(target, tuple(declared))
