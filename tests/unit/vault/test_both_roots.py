@@ -1,5 +1,7 @@
 """While a hash root is rotated, what is there under the older root is found, and taken."""
 
+from typing import Any
+
 import pytest
 
 from proxy.crypto.prf import Digest
@@ -7,11 +9,13 @@ from proxy.errors import Code, VaultError
 from proxy.model.filter_reader import read_aggregate
 from proxy.model.record import DEFAULTS
 from proxy.storage.changes import Bind, Conflict, Release
+from proxy.storage.rows import Past
 from proxy.vault.proxied.naming import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.records.aggregate import aggregate_groups
 from proxy.vault.records.commit import no_changes
 from proxy.vault.records.delete import delete_many
+from proxy.vault.records.history import record_versions
 from proxy.vault.records.update import change_records
 from tests.support.contacts import CONTACT, contact
 from tests.support.rerooting import House, fill, hash_house
@@ -84,3 +88,27 @@ async def test_a_value_under_both_roots_is_one_group_on_whichever_page(house: Ho
     assert await groups() == expected
     await house.finish()
     assert await groups() == expected
+
+
+async def test_a_page_of_a_history_reads_no_more_than_it_shows(house: House) -> None:
+    await house.contacts.add(contact("long", name="Ann Ek"))
+    for number in range(30):
+        house.contacts.clock.advance(1)
+        changed = contact("long", name=f"Ann {number} " + "x" * 150)
+        await change_records(house.records, [changed], "u", no_changes)
+    expected = [await record_versions(house.records, "long", 5, offset, 4096) for offset in (0, 20)]
+    await house.rotate()
+    store, read = house.vault.both_roots._store, list[int]()
+    past = store.past
+
+    async def counted(*asked: Any) -> tuple[list[Past], int]:
+        page, total = await past(*asked)
+        read.append(sum(len(one.body) for one in page))
+        return page, total
+
+    setattr(store, "past", counted)  # noqa: B010  # of this one store
+    for offset, (versions, total) in zip((0, 20), expected, strict=True):
+        read.clear()
+        again, count = await record_versions(house.records, "long", 5, offset, 4096)
+        assert (again, count) == (versions, total)
+        assert sum(read) <= 4096
