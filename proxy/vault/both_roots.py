@@ -113,9 +113,9 @@ class BothRoots:
         counts = {one: (await self._store.past(table, one, 0, 0))[1] for one in either((key,))}
         having = [one for one, count in counts.items() if count]
         if len(having) == 1:  # nearly always: only what is shown is read
-            shown, total = await self._store.past(table, having[0], limit, offset, room)
+            page, total = await self._store.past(table, having[0], limit, offset, room)
             if total == counts[having[0]]:  # else it may have moved meanwhile
-                return shown, total
+                return page, total
         parts = [await self._store.past(table, one, limit + offset, 0) for one in either((key,))]
         versions = [past for page, _ in parts for past in page]
         versions.sort(key=lambda past: (past.at, past.version, past.rid), reverse=True)
