@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from typing import Final
 
 import pytest
 
@@ -9,6 +10,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS, make_shape
 from proxy.tokenization.base import Resolution, Tokenizer
+from tests.conformance.test_parser_costs import LONGEST, SIZE, thread_seconds
 from tests.support.shapes import KEYSET, SAMPLES, Sample, bound
 from tests.support.table import table
 
@@ -267,3 +269,27 @@ def test_look_alikes_of_sealed_tokens_are_not_taken_for_ours(name):
         for other in "0a9ZkB-@":
             if other != character:
                 assert tokenizer.identify(token[:place] + other + token[place + 1 :]) is None
+
+
+#: A text sixteen times as long may take sixteen times as long, and again as much; were it the
+#: square, it would be two hundred times.
+_LONGER: Final = 16
+_RUNS: Final = [
+    " ", "0", "0 ", "a", "A0", "1-", "1-1-", "1980-", "a.", "a@", "+", "\n", "-", "'", "\u200b",
+    "é", "[a]", "PP-",
+]  # fmt: skip
+
+
+@table("sample", SAMPLES)
+def test_tokens_are_looked_for_in_a_time_that_grows_with_the_text_and_not_with_its_square(sample):
+    pattern = bound(sample.shape, sample.kind, **sample.options).pattern
+
+    def search(text: str) -> None:
+        list(pattern.finditer(text))
+
+    for run in _RUNS:
+        short = (run * SIZE)[: SIZE - 1] + "!"
+        least = min(thread_seconds(search, short) for _ in range(3))
+        long = (run * SIZE * _LONGER)[: SIZE * _LONGER - 1] + "!"
+        most = max(10 * LONGEST, 3 * _LONGER * least)
+        assert min(thread_seconds(search, long) for _ in range(3)) < most, repr(run)

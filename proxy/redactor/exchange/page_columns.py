@@ -23,7 +23,7 @@ from proxy.redactor.pages import NamedText, text
 from proxy.redactor.plan import header_ids
 from proxy.redactor.restore import Edit
 from proxy.redactor.rules import IdSource, ResponseRule, Verb
-from proxy.redactor.shown_dates import shown_like
+from proxy.redactor.shown_dates import language_of, shown_like
 from proxy.tokenization import SHAPES
 from proxy.tokenization.base import TELLS_RECORD, Resolution, Tokenizer
 from proxy.tokenization.digits import NUMBER_IN_TEXT
@@ -95,7 +95,7 @@ async def in_columns(
         parts.setdefault(spot.part, []).append(spot)
     if words.full or len(page.places) > _MOST:
         collection.observe("page_full")
-    columns = _Columns(joined, telling)
+    columns = _Columns(joined, telling, language_of(answer.body))
     by_token, rows = _by_token(records, telling), list[_RowOfPage]()
     for places in parts.values():
         tokens = {one for spot in places for one in _tokens(joined, spot, telling)}
@@ -189,7 +189,10 @@ def of_record(
     ``values``: of its exact tokens, by field and token.
     """
     (places, body), telling = page, _telling(joined)
-    columns, parts = _Columns(joined, telling, values), dict[int, list[HeadedPlace]]()
+    columns, parts = (
+        _Columns(joined, telling, language_of(body), values),
+        dict[int, list[HeadedPlace]](),
+    )
     if record is None:
         return ColumnEdits([])
     for spot in places.places:
@@ -254,9 +257,11 @@ class _Columns:
         self,
         joined: BoundOperation,
         telling: AbstractSet[str],
+        language: str,
         values: Mapping[tuple[str, str], Value | None] | None = None,
     ) -> None:
         self._joined, self._telling, self._values = joined, telling, values or {}
+        self._language = language  #: of the page
         self._edits, self._untold = list[Edit](), set[str]()
         self._fields, self._opened = set[str](), dict[int, OpenRow]()
 
@@ -288,7 +293,9 @@ class _Columns:
         """Note the value of a token of the record; ``False`` where it is none."""
         if record is None or field == ROW_ID or _tells(field, run, self._telling):
             return False
-        value = self._values.get((field, run.text)) or _value(record, field, run.text)
+        value = self._values.get((field, run.text)) or _value(
+            record, field, run.text, self._language
+        )
         if value is None:
             return False
         if self._joined.view is not None:
@@ -324,13 +331,13 @@ def _may_be(field: Tokenizer, written: str) -> bool:
     )
 
 
-def _value(record: OpenRow, field: str, written: str) -> Value | None:
+def _value(record: OpenRow, field: str, written: str, language: str = "") -> Value | None:
     """The value of a text that is a token of the record in this field, in any manner of writing."""
     value = record.values.get((field, written))
     if value is not None:
         return value
     for (name, token), one in record.values.items():
-        spelled = shown_like(written, token, one.text) if name == field else None
+        spelled = shown_like(written, token, one.text, language) if name == field else None
         if spelled is not None:
             return NO_VALUE if one == NO_VALUE else Value(spelled)
     return None

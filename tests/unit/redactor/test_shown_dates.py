@@ -3,7 +3,7 @@ import datetime as dt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.redactor.shown_dates import shown_like
+from proxy.redactor.shown_dates import language_of, shown_like
 from tests.support.table import table
 
 TOKEN, VALUE = "1984-03-02", "1931-12-21"
@@ -36,13 +36,48 @@ def test_a_date_is_written_as_the_page_writes_its_token(shown, value):
 @table(
     "shown",
     [
-        "", "1984", "1984-03", "1984-03-03", "1985-03-02", "2 mars 1984", "2 May 1984", "March 1984",
+        "", "1984", "1984-03", "1984-03-03", "1985-03-02", "2 mei 1984", "2 May 1984", "2 de March 1984", "March 1984",
         "1984-03-02 10:00", "age 41", "born 1984-03-02", "1984-03-02 1984-03-02", "Monday, March 2, 1984",
         "2 March April 1984", "x" * 100,
     ],
 )  # fmt: skip
 def test_what_shows_another_day_or_more_than_a_day_is_none(shown):
     assert shown_like(shown, TOKEN, VALUE) is None
+
+
+@table(
+    ("shown", "language", "value"),
+    [
+        ("2. März 1984", "", "21. Dezember 1931"),
+        ("Freitag, 2. März 1984", "", "Montag, 21. Dezember 1931"),
+        ("Fr, 2. März 1984", "", "Mo, 21. Dezember 1931"),
+        ("02. Mär. 1984", "", "21. Dez. 1931"),
+        ("2 mars 1984", "", "21 décembre 1931"),
+        ("2 mars 1984", "sv", "21 december 1931"),
+        ("vendredi 2 mars 1984", "", "lundi 21 décembre 1931"),
+        ("2 de marzo de 1984", "", "21 de diciembre de 1931"),
+        ("viernes, 2 de marzo de 1984", "es", "lunes, 21 de diciembre de 1931"),
+        ("2 marzo 1984", "it", "21 dicembre 1931"),
+        ("venerdì 2 marzo 1984", "", "lunedì 21 dicembre 1931"),
+        ("2 marca 1984", "", "21 grudnia 1931"),
+        ("2 maart 1984", "", "21 december 1931"),
+        ("vrijdag 2 mrt 1984", "", "maandag 21 dec 1931"),
+        ("2 DE MARÇO DE 1984", "", "21 DE DEZEMBRO DE 1931"),
+        ("den 2 mars 1984", "", "den 21 december 1931"),
+        ("fredag den 2. marts 1984", "", "mandag den 21. december 1931"),
+        ("2 Mar 1984", "", "21 Dec 1931"),
+        ("2 mar 1984", "it", "21 dic 1931"),
+        ("2 March 1984", "de", "21 December 1931"),
+    ],
+)
+def test_names_of_months_are_read_in_the_language_of_the_page_and_in_others(shown, language, value):
+    assert shown_like(shown, TOKEN, VALUE, language) == value
+
+
+def test_the_language_of_a_page_is_the_one_that_it_says():
+    assert language_of(b'<!doctype html><html class="x" lang="de-AT"><body lang=fr>') == "de"
+    assert language_of(b"<HTML LANG=FR>") == "fr"
+    assert language_of(b'<html lang="xx">') == language_of(b"<p lang=fr>") == ""
 
 
 @table(

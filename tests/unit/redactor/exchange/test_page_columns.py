@@ -85,6 +85,10 @@ async def test_a_date_is_shown_in_the_manner_of_the_page():
     year, month, day = ann["born"].split("-")
     page = await shown(one, rows({**ann, "born": f"{day}.{month}.{year}"}))
     assert page == rows({**ANN, "born": "27.02.1931"})
+    words = "januari februari mars april maj juni juli augusti september oktober november december"
+    said = f"<html lang=sv><p>Born: {int(day)} {words.split()[int(month) - 1]} {year}</p>"
+    page = await shown(one, said, "GET /d/1")
+    assert page == "<html lang=sv><p>Born: 27 februari 1931</p>"
     page = await shown(one, f"<p>Born: {day}/{month}/{year}</p>", "GET /d/1")
     assert page == "<p>Born: 27/02/1931</p>"
 
