@@ -294,12 +294,12 @@ def _address_pattern(template: str) -> tuple[re.Pattern[str], str]:
 def list_plan(plan: OperationPlan) -> BodyPlan | None:
     """The plan of answers that are lists of objects with one place a field; ``None``: others."""
     answer, operation = plan.response, plan.operation
-    if operation.verb is not Verb.READ or operation.response.special or answer is None:
+    special = operation.response.special or operation.entity.scattered
+    if operation.verb is not Verb.READ or special or answer is None:
         return None
     simple = not (answer.anchored or answer.texts or answer.emptied) and answer.id_anchored < 0
     body = operation.response.body
-    # an operation with an id in its path is about one record, unless the rule names an array in its
-    # answer
+    # one with an id in its path is about one record, unless the rule names an array in its answer
     several = body is not None and (body.objects or (body.objects == () and operation.id is None))
     distinct = answer.fields and len({*answer.fields}) == len(answer.fields)
     return answer if answer.kind is None and simple and several and distinct else None

@@ -89,6 +89,9 @@ class FieldRule:
     check: FieldCheck | None = None  #: what its values have to be
     #: heads and labels of it in pages and exports, where people would believe its token
     labels: frozenset[str] = field(default=frozenset(), compare=False)
+    #: whether its token looks like a value, and may stand in a record of its own beside the rest of
+    #: the person: a create takes it, and another one takes none of that one's fields
+    scattered: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,11 @@ class Entity:
     kept_as: Mapping[str, str] | None = None
     keeps: bool = False  #: values of earlier versions of a record stay (``versions: keep``)
     names_schema: bool = False  #: it says which schema it has, even where that is its own name
+
+    @property
+    def scattered(self) -> frozenset[str]:
+        """The fields that may stand in a record of their own."""
+        return frozenset(name for name, rule in self.fields.items() if rule.scattered)
 
 
 class IdSource(enum.StrEnum):

@@ -241,7 +241,7 @@ _PART: Final = 4
 class Notices:
     """Notices of one operation: counted each time, logged once a field and reason."""
 
-    __slots__ = (*("_entity", "_logged", "_metrics", "_operation", "_reads", "hides"),)
+    __slots__ = (*("_entity", "_logged", "_metrics", "_operation", "_reads", "hides", "scattered"),)
 
     def __init__(self, metrics: Metrics, operation: Operation) -> None:
         self._metrics = metrics
@@ -250,6 +250,7 @@ class Notices:
         self._reads = operation.verb is Verb.READ
         hides = operation.endpoint.on_error.untold_token == "hide"
         self.hides = self._reads and hides  #: whether texts that an id would tell are not shown
+        self.scattered = operation.entity.scattered  #: fields that an id does not tell
         self._logged: set[tuple[str, ...]] = set()  #: events, or fields with reasons
 
     def nameless(self) -> None:

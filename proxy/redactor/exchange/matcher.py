@@ -394,7 +394,7 @@ def is_plain_operation(operation: Operation) -> bool:
     special = (
         *(operation.branches, operation.graph, operation.parts, operation.envelope),
         *(answer.special, answer.in_parts, answer.stream, answer.carriers, answer.carried),
-        *(answer.scan, request.search),
+        *(answer.scan, request.search, operation.entity.scattered),
     )
     usual = answer.restore is Restore.NAMED and operation.verb is not Verb.DELETE
     return usual and not any(special)

@@ -193,14 +193,15 @@ def of_record(
         _Columns(joined, telling, language_of(body), values),
         dict[int, list[HeadedPlace]](),
     )
-    if record is None:
+    if record is None and not joined.notices.scattered:
         return ColumnEdits([])
     for spot in places.places:
         parts.setdefault(spot.part, []).append(spot)
     for part in parts.values():
         tokens = {one for spot in part for one in _tokens(joined, spot, telling)}
-        columns.add(part, record if tokens <= record.token_texts else None)
-    return columns.done(places, body, [record])
+        of = record if record is not None and tokens <= record.token_texts else None
+        columns.add(part, of, theirs=record is None)
+    return columns.done(places, body, [] if record is None else [record])
 
 
 def joined_edits(first: Iterable[Edit], second: Iterable[Edit]) -> list[Edit]:
@@ -271,7 +272,9 @@ class _Columns:
         """Add the places of one record; ``None``: nobody knows of which one, or ``theirs``, that
         the vault does not have it.
         """
-        for spot in places if record is not None or not theirs else ():
+        scattered = self._joined.notices.scattered
+        every = record is not None or not theirs
+        for spot in places if every else [one for one in places if one.field in scattered]:
             hits = 0
             for run in spot.runs:
                 hits += self._shows(spot.field, run, record)
@@ -312,7 +315,8 @@ class _Columns:
         alike = field != ROW_ID and SHAPES[collection.shapes[field].name].looks_like
         if not alike or (view is not None and field in view.hidden):
             return
-        if record is not None and field not in record.live.values:
+        lone = field in self._joined.notices.scattered
+        if record is not None and field not in record.live.values and not lone:
             return  # the vault has none: it is the application's own
         field_of = collection.tokenizers[field]
         runs = [run for run in spot.runs if _may_be(field_of, run.text)]

@@ -224,18 +224,17 @@ def hide_untold(
     objects: Sequence[AnswerObject],
     values: Sequence[list[Value | None]],
     sought: Container[_FieldToken] | None,  # which stay; all of them
+    scattered: AbstractSet[str] = frozenset(),  # fields that no id tells
 ) -> set[str]:
     """Put no value where a missing id would tell a token from one, and return the fields."""
     names, shapes, pairs = set[str](), collection.shapes, zip(objects, values, strict=True)
-    for one, row in [pair for pair in pairs if pair[0].id is None and None in pair[1]]:
-        untold = [
-            (at, name, sought is not None and (name, text) not in sought)
-            for at, (name, text) in enumerate(one.places)
-            if row[at] is None and _needs_id(collection.tokenizers[name], Value(text))
-        ]
-        for at, name, hides in untold:
-            names.add(name)
-            row[at] = NO_VALUE if hides and SHAPES[shapes[name].name].looks_like else None
+    for one, row in [one for one in pairs if (scattered or one[0].id is None) and None in one[1]]:
+        for at, (name, text) in enumerate(one.places):
+            certain = row[at] is not None or not (one.id is None or name in scattered)
+            if not certain and _needs_id(collection.tokenizers[name], Value(text)):
+                names.add(name)
+                hides = sought is not None and (name, text) not in sought
+                row[at] = NO_VALUE if hides and SHAPES[shapes[name].name].looks_like else None
     return names
 
 

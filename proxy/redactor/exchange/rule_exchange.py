@@ -317,7 +317,7 @@ class RuleExchange:
         sought = self._search.values if self._search is not None else {}
         notices, of = self._joined.notices, self._collection
         searched = sought if notices.hides else None
-        notices.untold(of, hide_untold(of, missing, revealed.values, searched))
+        notices.untold(of, hide_untold(of, missing, revealed.values, searched, notices.scattered))
         answer = (own, certain), items, revealed, sought
         if long:
             await in_thread(add_revealed, *answer)

@@ -10,6 +10,7 @@ from proxy.redactor.forks import each_operation
 from proxy.redactor.load.body_places import unrestored, unseen
 from proxy.redactor.load.entities import EntityDraft, lacks_word, needs_record
 from proxy.redactor.load.objects import unshown
+from proxy.redactor.load.shown_names import scattered_fields
 from proxy.redactor.load.vault_questions import misordered, unfindable
 from proxy.redactor.load.when import are_told_apart
 from proxy.redactor.load.yaml_tree import RuleFaults
@@ -116,6 +117,7 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
         used = {id(operation.entity.fields) for operation in every}
         for draft in file.entities:
             yield from _field_warnings(draft)
+            yield from _scattered(draft, every)
             name = draft.entity.name
             created = any(op.verb is Verb.CREATE and op.entity.name == name for op in every)
             if created and all(needs_record(rule.shape) for rule in draft.entity.fields.values()):
@@ -155,6 +157,17 @@ def _field_warnings(draft: EntityDraft) -> Iterator[str]:
                 f"{draft.places[rule.name]}: the shape plain sends the value of {rule.name} "
                 "itself to the application"
             )
+
+
+def _scattered(draft: EntityDraft, operations: Iterable[Operation]) -> Iterator[str]:
+    """Warn of steps of a form that make a record each, so that none tells whose date it is."""
+    for name, one, other in scattered_fields(draft.entity, operations):
+        yield (
+            f"{one.position}: {one.label} and {other.label} create a record each, and a token of "
+            f"{name} is told by its record alone: if they are steps of one form, no value of "
+            f"{name} is shown beside the rest of the person; write token: {{shape: opaque, same: "
+            "true} where the application's column is text, or have the last step send all of it"
+        )
 
 
 #: Endings of paths by what restores such an answer; empty: nothing does.

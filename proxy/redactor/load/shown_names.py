@@ -7,11 +7,12 @@ field, and whose own rule does not name it there.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from proxy.redactor.load.entities import lacks_word, needs_record
 from proxy.redactor.page_heads import label_of
-from proxy.redactor.rules import Entity, FieldRule, Operation
+from proxy.redactor.rules import Entity, FieldRule, Operation, Verb
 from proxy.tokenization import SHAPES
 
 _WORD: Final = re.compile(r"[A-Z]?[^\W_A-Z]+|[A-Z]+(?![^\W_A-Z])")
@@ -28,10 +29,45 @@ def with_labels(
 ) -> dict[str, FieldRule]:
     """The fields; those whose tokens people would take for a value with their labels."""
     own = [one for one in operations if one.entity.name == entity.name]
+    scattered = {name for name, *_ in scattered_fields(entity, own)}
     return {
-        name: replace(rule, labels=frozenset(_labels(rule, own))) if is_believed(rule) else rule
+        name: replace(rule, labels=frozenset(_labels(rule, own)), scattered=rule.name in scattered)
+        if is_believed(rule)
+        else rule
         for name, rule in fields.items()
     }
+
+
+def scattered_fields(
+    entity: Entity, operations: Iterable[Operation]
+) -> Iterator[tuple[str, Operation, Operation]]:
+    """Fields whose tokens people believe that one create takes, and of whose fields another one
+    takes none, as two steps of a form do; with both.
+    """
+    creates = [
+        (fields, one)
+        for one in operations
+        if one.verb is Verb.CREATE and one.entity.name == entity.name
+        if (fields := _sent(one))
+    ]
+    for name in (one.name for one in entity.fields.values() if is_believed(one)):
+        pairs = (
+            (first, second)
+            for fields, first in creates
+            for others, second in creates
+            if name in fields and fields.isdisjoint(others)
+        )
+        yield from ((name, *pair) for pair in islice(pairs, 1))
+
+
+def _sent(operation: Operation) -> frozenset[str]:
+    """The fields that a request carries."""
+    body = operation.request.body
+    if body is None:
+        return frozenset()
+    places = (body.form, body.multipart, body.file_names, body.csv)
+    named = (field for each in places for field in each.values())
+    return frozenset((*body.fields, *body.anchored, *named))
 
 
 def is_believed(rule: FieldRule) -> bool:

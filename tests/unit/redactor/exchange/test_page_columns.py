@@ -275,3 +275,49 @@ async def test_pages_are_looked_at_in_part_and_no_answer_depends_on_it():
     one.clock.advance(10_000)
     await shown(one, rows(ann), "GET /o")
     assert unnamed(one) == {TOLD: 21}
+
+
+# ---- the steps of a form, of which each makes a record
+
+STEPS = (
+    "{match: POST /one, create: p, request: {form: {name: name, email: email}}, response: {id: $.id}}",
+    "{match: POST /two, create: p, request: {form: {born: born}}, response: {id: $.id}}",
+)
+SHOWN = (
+    LINKED,
+    '{match: "GET /d/{id}", read: p, response: {restore: html, columns: {Born: born}}}',
+    "{match: GET /e, read: p, response: {restore: csv, columns: {Name: name, Born: born}, id: column ID}}",
+    '{match: GET /j, read: p, response: {each: "$[*]", id: $.id}}',
+)
+
+
+async def test_no_answer_shows_the_token_of_a_date_that_another_step_of_a_form_has_taken():
+    """They showed it as it stands: the record of the name has no date, so it was taken for the
+    application's own.
+    """
+    one = await desk(*STEPS, *SHOWN, fields=FIELDS)
+    stored: dict[str, Any] = {"id": 7}
+    for step, typed in (
+        ("one", {"name": "Ann", "email": ANN["email"]}),
+        ("two", {"born": ANN["born"]}),
+    ):
+        call = await one.send(f"POST /{step}", member_form(**typed), FORM)
+        await call.answer(303, b"", ((b"Location", b"/next"),))
+        stored |= call.form
+    card = "<p>{name} {email}</p><p>Born: {born}</p>"
+    before = await shown(one, card.format(**stored), "GET /d/7")
+    assert before == card.format(**{**ANN, "name": "Ann", "born": ""})
+    assert await shown(one, numbered(stored)) == numbered({"id": 7, "name": "Ann", "born": ""})
+    assert await shown(one, card.format(**stored), "GET /d/7") == before
+    objects = [{name: stored[name] for name in ("id", "name", "born")}]
+    assert await (await one.send("GET /j")).seen(200, objects) == [
+        {"id": 7, "name": "Ann", "born": None}
+    ]
+    stream = await (await one.send("GET /e")).exchange.stream(
+        200, ((b"Content-Type", b"text/csv"),)
+    )
+    assert stream is not None
+    export = f"ID,Name,Born\n7,{stored['name']},{stored['born']}\n"
+    assert await stream.restore(export.encode()) == b"ID,Name,Born\n7,Ann,\n"
+    await stream.end()
+    assert one.events["untold"] >= 4

@@ -35,3 +35,30 @@ def test_what_people_read_above_a_field_is_known_where_they_would_believe_its_to
     assert not entity.fields["name"].labels
     assert ("född" in labels) is ("date" in field and bool(some))
     assert ("day" in labels) is bool(some)
+
+
+@table(
+    ("first", "second", "field", "warned"),
+    [
+        ("{name: name}", "{born: born}", "{kind: date}", True),
+        ("{name: name}", "{born: born}", "{kind: date, token: {shape: opaque, same: true}}", False),
+        (
+            "{name: name}",
+            "{name: name, born: born}",
+            "{kind: date}",
+            False,
+        ),  # a short form, a long one
+    ],
+)
+def test_steps_of_a_form_that_make_a_record_each_are_warned_of(first, second, field, warned):
+    steps = "".join(
+        f"  - {{match: POST /{step}, create: c, request: {{form: {form}}}, response: {{id: $.id}}}}\n"
+        for step, form in (("one", first), ("two", second))
+    )
+    text = (
+        f"{HEAD}entities:\n  c: {{fields: {{name: {{kind: name}}, born: {field}}}}}\noperations:\n"
+    )
+    rules = load_text(text + steps)
+    said = [one for one in rules.warnings if "create a record each" in one]
+    assert bool(said) is warned
+    assert rules.entities[0].scattered == ({"born"} if warned else set())
