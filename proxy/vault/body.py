@@ -118,6 +118,18 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
         )
         return {name: self.values.get(name, ()) for name in names}
 
+    def written_with(self, name: str, other: "RecordBody") -> set[str]:
+        """The fields that were written last by the requests that wrote this one, in both versions.
+
+        A request that is not noted is the create.
+        """
+        mine, theirs = self.written, other.written
+        pair = mine.get(name), theirs.get(name)
+        if pair == (None, None):
+            return set()
+        names = (mine.keys() | theirs.keys()) & self.values.keys() & other.values.keys()
+        return {one for one in names if (mine.get(one), theirs.get(one)) == pair}
+
     def value_tokens(self) -> set[tuple[str, str]]:
         """Every (field, token text) of the values."""
         return {(name, value.token) for name, values in self.values.items() for value in values}
@@ -269,7 +281,9 @@ def renumbered_versions(versions: Sequence[RecordBody], start: int) -> list[Reco
 
     following = start + len(moved)
     return [
-        RecordBody(renumber(one.values), following, earlier=renumber(one.earlier))
+        RecordBody(
+            renumber(one.values), following, earlier=renumber(one.earlier), written=one.written
+        )
         for one in versions
     ]
 

@@ -372,17 +372,26 @@ def apart_from(contents: Sequence[RecordBody], mint: Mint) -> Mint:
 
 
 def adopt(
-    live: RecordBody, fields: Mapping[str, tuple[TokenizedValue, ...]], start: int
+    live: RecordBody,
+    fields: Mapping[str, tuple[TokenizedValue, ...]],
+    start: int,
+    written: Mapping[str, int] | None = None,
 ) -> RecordBody:
-    """The live version with some fields taken from another version of the same record."""
+    """The live version with some fields taken from another version of the same record.
+
+    ``written``: when that one's fields were; ``None``: it is told of all of them afterwards.
+    """
     merged = {**live.values, **fields}
+    if written is not None:
+        since = {name: at for name, at in live.written.items() if name not in fields}
+        written = since | {name: at for name, at in written.items() if name in fields}
     return RecordBody(
         {name: values for name, values in merged.items() if values},
         max(live.following, start),
         deleted=live.deleted,
         until=live.until,
         earlier=erased_values(live),
-        written=live.written,
+        written=live.written if written is None else written,
     )
 
 

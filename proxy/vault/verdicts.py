@@ -101,7 +101,8 @@ def taken(
     Yes if the object shows a text that only this version has, or others with the same texts, among
     those that it may have taken.
     No if the object shows a text that the version replaces. ``older``: by their numbers those that
-    had been live before: what replaced a part of one was carried out if a text of it is shown.
+    had been live before: what replaced a part of one was carried out if a text of it is shown, and
+    one of which more is shown than of any other is live again.
     """
     here, own = set(pairs), [version.value_tokens() for version in versions]
     befores = list(map(partial(_before, live), versions))
@@ -110,6 +111,10 @@ def taken(
         bool(here & (mine - befores[at]).difference(*(other for other in own if other != mine)))
         for at, mine in enumerate(own)
     ]
+    parts = [here & tokens for tokens in (*own, live.value_tokens())]
+    for at in range(len(own)):
+        if at in older and not against[at]:
+            certain[at] |= all(parts[at] > one for one in (*parts[:at], *parts[at + 1 :]))
     verdicts: list[bool | None] = []
     for at, mine in enumerate(own):
         rivals = [
@@ -121,6 +126,29 @@ def taken(
         is_sure = certain[at] and not (at in older and against[at])
         verdicts.append(True if is_sure or lone else False if against[at] else None)
     return verdicts
+
+
+def verdict_together(
+    here: AbstractSet[tuple[str, str]],
+    versions: tuple[RecordBody, RecordBody],
+    otherwise: bool | None,
+    name: str,
+) -> bool | None:
+    """The verdict on a field of which the live version and another one have one token, by what
+    their requests wrote with it; ``otherwise`` where that tells nothing.
+
+    Where both requests wrote another field, too, an object with these (field, token) shows of that
+    the token of the later one.
+    """
+    live, version = versions
+    before, values = live.values, version.values
+    if tokens_of(values.get(name, ())) != tokens_of(before.get(name, ())):
+        return otherwise
+    verdicts = {
+        tells([text for of, text in here if of == one], before[one], values[one])
+        for one in version.written_with(name, live)
+    } - {None}
+    return verdicts.pop() if len(verdicts) == 1 else otherwise
 
 
 def values_shown(
@@ -142,7 +170,7 @@ def values_shown(
             if not verdict:
                 shows = len(tokens) < len(values) and not here.isdisjoint(tokens)
                 shows &= here.isdisjoint((name, one.token) for one in before)
-            if shows:
+            if verdict_together(here, (live, version), shows, name):
                 fields[name] = values
     explained = [(len(here & version.value_tokens()), version) for version in reversed(versions)]
     for _, version in sorted(explained, key=itemgetter(0), reverse=True):

@@ -48,7 +48,7 @@ async def test_callers_at_once_see_what_they_wrote_whenever_the_process_is_kille
         (5, ("name", "pin", "phone", "card", "correct")),
         *[
             (one, ("name", "pin", "email", "born", "change"))
-            for one in (1310003, 1310006, 1310009, 1310018)
+            for one in (1310003, 1310006, 1310009, 1310018, 1410020, 1510002)
         ],
     ],
 )

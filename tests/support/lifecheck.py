@@ -504,4 +504,7 @@ def main(seed: int, lives: int, *fields: str) -> None:
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # sets give what is drawn an order
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "tests.support.lifecheck", *sys.argv[1:]])
     main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

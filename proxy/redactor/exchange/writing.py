@@ -145,12 +145,14 @@ class Writing:
     def certain(self, revealed: Revealed) -> set[str] | None:
         """The fields of which this exchange knows more than the vault.
 
-        ``None``: all, for none of its records is in doubt, as it was looked up before and as it is
-        now, when another answer may have shown that it is two. ``revealed``: what the answer shows;
-        records without a key may be these.
+        ``None``: all, for none of its records is in doubt or was changed by another answer, which
+        may have shown that it is two. ``revealed``: what the answer shows; records without a key
+        may be these.
         """
-        rows = (*revealed.rows, *self.writes)
-        if not revealed.loose and not any(one and one.row and one.row.staged for one in rows):
+        rows = [one.row for one in (*revealed.rows, *self.writes) if one and one.row]
+        own = {one.row.rid: one.row.version + 1 for one in self.writes if one.row}
+        later = any(row.version > own.get(row.rid, row.version) for row in rows)
+        if not (revealed.loose or later or any(row.staged for row in rows)):
             return None
         return {name for write in self.writes for name in write.tokens}
 

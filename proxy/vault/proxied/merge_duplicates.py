@@ -353,7 +353,7 @@ async def stage_lost_values(collection: Collection, home: OpenRow) -> None:
     row, live, at_work = home.row, home.live, collection.state.at_work
     if row.key is None or row.rid in at_work or any(one.sid in at_work for one, _ in home.staged):
         return
-    version = adopt(live, *renumbered(home.lost_values, home.following))
+    version = adopt(live, *renumbered(home.lost_values, home.following), {})
     now, sid = collection.clock(), collection.context.sequence()
     one = Staged(sid, row.rid, StagedKind.UPDATE, now, now, True, b"")
     sealed = collection.sealer.record(row.rid, row.salt).staged(one, version)

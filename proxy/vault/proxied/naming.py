@@ -282,18 +282,20 @@ def joining(
         for name in verdicts.superseded(since, old.values, places):
             del old.values[name]
     untold = collection.single - before.live.written_since(home.row.rid, before.row.rid).keys()
+    theirs = set[str]()
     for _, old in versions:  # what answers showed of the create before its own one came
-        if has_token_of(collection, old, home.live):
+        if has_token_of(collection, old.value_tokens(), home.live):
             for name in untold & old.values.keys() & new.keys():
                 del old.values[name]
+                theirs.add(name)
+    shown = verdicts.shown_of(versions, places)
+    if has_token_of(collection, {*places}, home.live):  # nor has it the live ones of these
+        shown = {name: of for name, of in shown.items() if name not in theirs}
     # a newer one that lacks a field was sent without it
     later = fresh or before.row.rid < home.row.rid
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     # what an object has of the record before; then its live values, and the latest that are shown
-    for values in (
-        verdicts.shown_of(versions, places),
-        *(of.values for _, of in reversed(versions)),
-    ):
+    for values in (shown, *(of.values for _, of in reversed(versions))):
         own = new if later else {name: of for name, of in new.items() if name in values}
         for name in verdicts.fields_of_before(tokens_shown, own, values) - taken.keys():
             texts = tokens_shown.get(name, ())
@@ -371,7 +373,7 @@ def _versions(
     sealer = collection.sealer.record(row.rid, row.salt)
     sole = fresh and row.version == 1  # else others have joined it: their values stay as well
     for staged, old in versions if sole else (*versions, (None, live)):
-        version = adopt(content, old.values, last.following)
+        version = adopt(content, old.values, last.following, old.written)
         at_work = staged is not None and not is_over(collection, staged)
         if at_work or (not collection.keeps and changed(content.values, version.values)):
             now, sid = collection.clock(), collection.context.sequence()

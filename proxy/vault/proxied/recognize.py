@@ -218,12 +218,14 @@ def _has_own(collection: Collection, record: OpenRow, replaced: Container[str]) 
     )
 
 
-def has_token_of(collection: Collection, version: RecordBody, other: RecordBody) -> bool:
-    """Whether a version has a token of another record that tells that one from others."""
+def has_token_of(
+    collection: Collection, tokens: AbstractSet[tuple[str, str]], other: RecordBody
+) -> bool:
+    """Whether one of these (field, token) is of another record, and tells that one from others."""
     shapes = collection.tokenizers
     return any(
         name in shapes and not shapes[name].same and shapes[name].resolution in TELLS_RECORD
-        for name, _ in version.value_tokens() & other.value_tokens()
+        for name, _ in tokens & other.value_tokens()
     )
 
 

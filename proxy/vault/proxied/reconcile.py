@@ -8,7 +8,7 @@ request (``RECONCILE_GRACE``): promoting adds, dropping destroys.
 A page proves less (``settle_page``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ from proxy.vault.proxied.naming import Displacement, bind_shown
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
 from proxy.vault.proxied.token_entries import unneeded
-from proxy.vault.verdicts import adopted_values, taken, tells
+from proxy.vault.verdicts import adopted_values, taken, tells, verdict_together
 
 
 async def reconcile_objects(
@@ -185,7 +185,8 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             part = _not_superseded(content, version, later)
             before = content
             replaced = staged.at >= SEEN_IN_PAGE
-            look = (content, part, *versions), texts_by_field, verdict
+            follows = partial(verdict_together, {*item.places}, (opened.live, version), verdict)
+            look = (content, part, *versions), texts_by_field, (verdict, follows)
             content, settled = _decide(*look, over=over, replaced=replaced)
             if content is not before and replaced:
                 taken_back.append((staged, before, content))
@@ -318,24 +319,25 @@ def _not_superseded(
             rival = other.values.get(name, ())
             if rival and newest(rival) > number and tokens_of(rival) == tokens:
                 fields[name] = live.values.get(name, ())
-    return version if fields == version.values else RecordBody(fields, version.following)
+    return version if fields == version.values else replace(version, values=fields)
 
 
 def _decide(
     versions: Sequence[RecordBody],
     texts_by_field: Mapping[str, Sequence[str]],
-    taken: bool | None,
+    verdicts: tuple[bool | None, Callable[[str], bool | None]],
     *,
     over: bool,
     replaced: bool,
 ) -> tuple[RecordBody, bool]:
     """Field by field: a text of the doubtful version adopts it, a text of the live one rejects it.
 
-    A field with the same token in both shows nothing: it follows the object as a whole (``taken``).
+    A field with the same token in both shows nothing: it follows what was written with it, or the
+    object as a whole (``taken``), the pair of ``verdicts``.
     ``versions``: live, the doubtful one, and all of those in doubt. ``replaced``: it had been live,
     so it may be older.
     """
-    live, version, *others = versions
+    (live, version, *others), (taken, follows) = versions, verdicts
     fields: dict[str, tuple[TokenizedValue, ...]] = {}
     names, marked = changed(live.values, version.values), marked_values(live)
     settled = over or bool(names)  # one without a change may still bring these values back
@@ -349,16 +351,15 @@ def _decide(
         elif newest(new) < newest(old) and not replaced:
             continue  # it was written since
         else:
-            verdict = taken
+            verdict = follows(name)
         if verdict:
             fields[name] = adopted_values(texts, present, new)
             continue
-        if (
-            verdict is None and taken and set(texts) & set(tokens_of(new))
-        ):  # whether it gave up others is not told: they stay
+        if verdict is None and taken and set(texts) & set(tokens_of(new)):  # others may be left
             fields[name] = adopted_values(tokens_of(present), present, new)
         settled = settled and verdict is False and over
-    return (adopt(live, fields, version.following) if fields else live), settled
+    content = adopt(live, fields, version.following, version.written) if fields else live
+    return content, settled
 
 
 def _stand_for(values: Sequence[TokenizedValue], name: str, versions: Sequence[RecordBody]) -> bool:

@@ -1,7 +1,7 @@
 """Which of two versions an application has, by the tokens that it shows."""
 
 from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
-from proxy.vault.verdicts import superseded, taken, values_shown
+from proxy.vault.verdicts import superseded, taken, values_shown, verdict_together
 from tests.support.table import table
 
 
@@ -71,3 +71,37 @@ def test_a_field_with_one_token_is_of_the_version_that_explains_most_of_an_objec
     ]
     places = [*shown.items(), ("pin", "x")]
     assert values_shown(places, live, versions, {0, 1})["pin"][0].text == text
+
+
+@table(
+    ("written", "since", "places", "text"),
+    [
+        ({"name": 7, "pin": 7}, {}, {"name": "cy", "email": "a"}, "2"),  # it came behind the create
+        ({"name": 7, "pin": 7}, {}, {"name": "ann", "email": "b"}, "1"),
+        ({"name": 7, "pin": 6}, {}, {"name": "cy", "email": "a"}, "1"),  # another request's
+        ({"name": 7, "pin": 7}, {"pin": 9}, {"name": "cy", "email": "a"}, "1"),  # the latter is not
+        ({"name": 7, "pin": 7}, {"pin": 5, "name": 5}, {"name": "cy", "email": "a"}, "2"),
+        ({}, {"name": 5, "pin": 5}, {"name": "cy", "email": "a"}, "2"),  # a create, and an update
+        ({}, {}, {"name": "cy", "email": "a"}, "1"),
+    ],
+)
+def test_a_field_with_one_token_follows_what_its_request_wrote_with_it(
+    written: dict[str, int], since: dict[str, int], places: dict[str, str], text: str
+) -> None:
+    live = RecordBody(dict(version(name="ann", email="a", pin="x/1")), written=since)
+    old = RecordBody(dict(version(name="cy", email="b", pin="x/2")), written=written)
+    assert values_shown([*places.items(), ("pin", "x")], live, [old], {0})["pin"][0].text == text
+    told = verdict_together({*places.items()}, (live, old), None, "pin")
+    assert told is {"2": True, "1": False if places["name"] == "ann" else None}[text]
+
+
+def test_a_version_that_was_live_is_again_where_more_of_it_is_shown_than_of_any_other() -> None:
+    live = RecordBody(dict(version(name="bo", born="b", email="b", pin="x")))
+    versions = [
+        RecordBody(dict(version(name="cy", born="a", email="c", pin="x"))),
+        RecordBody(dict(version(name="cy", born="c", email="a", pin="x"))),
+        RecordBody(dict(version(name="cy", born="c", email="c", pin="x"))),
+    ]
+    places = {"name": "cy", "born": "c", "email": "c", "pin": "x"}.items()
+    assert taken(places, live, versions, {2}) == [None, None, True]
+    assert taken(places, live, versions) == [None, None, None]
