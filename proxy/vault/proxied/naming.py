@@ -288,14 +288,14 @@ def joining(
             for name in untold & old.values.keys() & new.keys():
                 del old.values[name]
                 theirs.add(name)
-    shown = verdicts.shown_of(versions, places)
+    whole = verdicts.shown_of(versions, places)
     if has_token_of(collection, {*places}, home.live):  # nor has it the live ones of these
-        shown = {name: of for name, of in shown.items() if name not in theirs}
+        whole = {name: of for name, of in whole.items() if name not in theirs}
     # a newer one that lacks a field was sent without it
     later = fresh or before.row.rid < home.row.rid
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     # what an object has of the record before; then its live values, and the latest that are shown
-    for values in (shown, *(of.values for _, of in reversed(versions))):
+    for values in (whole, *(of.values for _, of in reversed(versions))):
         own = new if later else {name: of for name, of in new.items() if name in values}
         for name in verdicts.fields_of_before(tokens_shown, own, values) - taken.keys():
             texts = tokens_shown.get(name, ())

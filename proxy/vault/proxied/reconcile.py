@@ -183,8 +183,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
                 if other is not None and (not verdict or verdicts[rival.sid])
             ]
             part = _not_superseded(content, version, later)
-            before = content
-            replaced = staged.at >= SEEN_IN_PAGE
+            before, replaced = content, staged.at >= SEEN_IN_PAGE
             follows = partial(verdict_together, {*item.places}, (opened.live, version), verdict)
             look = (content, part, *versions), texts_by_field, (verdict, follows)
             content, settled = _decide(*look, over=over, replaced=replaced)

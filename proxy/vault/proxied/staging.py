@@ -8,6 +8,8 @@ be reached.
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from proxy.errors import Code, VaultError
 from proxy.offload import busy, give_way, run_in_thread
 from proxy.storage.changes import (
@@ -300,7 +302,11 @@ def _staged_write(
     untold = not collection.single.isdisjoint(drafted.tokens)  # it is noted (``written``)
     moves = drafted.content is not live or lasting or row.staged or untold
     sid = collection.context.sequence() if moves else None
-    version, back = (drafted.content, drafted.tokens), (drafted.own, drafted.masked)
+    content = drafted.content
+    if untold and sid is not None:
+        written = live.written | dict.fromkeys(drafted.tokens, sid)
+        content = replace(content, written=written)
+    version, back = (content, drafted.tokens), (drafted.own, drafted.masked)
     return StagedWrite(row.rid, *version, row, live, sid, key, *back, row.salt)
 
 
