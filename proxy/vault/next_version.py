@@ -393,14 +393,3 @@ def adopt(
         earlier=erased_values(live),
         written=live.written if written is None else written,
     )
-
-
-def with_doubtful(versions: Sequence[RecordBody], draft: ProxiedDraft, start: int) -> RecordBody:
-    """The live version with what doubtful ones appended: the application may hold all of it."""
-    values: dict[str, tuple[TokenizedValue, ...]] = {}
-    for name in draft.appended:
-        live = versions[0].values.get(name, ())
-        tokens = {one.token for one in live}
-        others = {one.token: one for body in versions[1:] for one in body.values.get(name, ())}
-        values[name] = (*live, *(one for token, one in others.items() if token not in tokens))
-    return adopt(versions[0], values, start) if len(versions) > 1 else versions[0]

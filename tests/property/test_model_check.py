@@ -2,6 +2,9 @@
 share of what is tried by hand.
 """
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.support import lifecheck
@@ -46,10 +49,6 @@ async def test_callers_at_once_see_what_they_wrote_whenever_the_process_is_kille
         *[(one, ("phone", "born", "card")) for one in (605, 608, 611, 624)],
         *[(one, ("name", "card")) for one in (896, 901)],
         (5, ("name", "pin", "phone", "card", "correct")),
-        *[
-            (one, ("name", "pin", "email", "born", "change"))
-            for one in (1310003, 1310006, 1310009, 1310018, 1410020, 1510002)
-        ],
     ],
 )
 async def test_the_vault_holds_what_the_application_holds_and_nothing_else(
@@ -58,9 +57,19 @@ async def test_the_vault_holds_what_the_application_holds_and_nothing_else(
     """Creates, updates and deletes of one id overlap: here lost creates outlived their records, and
     answers showed tokens; of creates with one id that were joined one was lost, and another showed
     the ``pin`` of a later update. Clients of the interface correct values beside it all, or do not.
-    With updates of a part of the fields (``change``) answers showed the ``pin`` of a create before.
     """
     counts = await lifecheck.check(seed, 12, fields, more=True)
     assert {"POST 201", "PUT 200", "GET 200"} <= counts.keys()
     assert any(word.startswith("DELETE") for word in counts)
     assert bool(counts["corrected"]) is ("correct" in fields)
+
+
+@pytest.mark.parametrize("seed", [1310003, 1310006, 1310009, 1310018, 1410020, 1510002, 1600015])
+def test_an_answer_shows_the_value_that_was_written_with_what_it_shows_beside_it(seed: int) -> None:
+    """With updates of a part of the fields (``change``) answers showed the ``pin`` of another
+    version: all its values have one token. A process of its own, as sets have an order there.
+    """
+    words = (str(seed), "1", "name", "pin", "email", "born", "change")
+    command = [sys.executable, "-m", "tests.support.lifecheck", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.endswith("\n0 failed\n"), done.stdout

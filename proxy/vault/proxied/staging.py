@@ -33,7 +33,6 @@ from proxy.vault.next_version import (
     apart_from,
     draft_new,
     draft_next,
-    with_doubtful,
 )
 from proxy.vault.proxied.anywhere import records_meant, refuse_tokens, sent_tokens, with_values
 from proxy.vault.proxied.binding import BIND_STRIDE, StagedWrite, finish, forget_staged
@@ -259,9 +258,20 @@ async def _next(
     elif len(versions) > 1:
         mint = apart_from(versions[1:], mint)
     start = live.following if live is not None else next_generation(versions)
-    base = with_doubtful(versions, draft, start) if draft.appended else versions[0]
+    base = _with_doubtful(versions, draft, start) if draft.appended else versions[0]
     drafted = await draft_next(draft, base, start, mint)
     return _staged_write(collection, row, key, versions[0], drafted)
+
+
+def _with_doubtful(versions: Sequence[RecordBody], draft: ProxiedDraft, start: int) -> RecordBody:
+    """The live version with what doubtful ones appended: the application may hold all of it."""
+    values: dict[str, tuple[TokenizedValue, ...]] = {}
+    for name in draft.appended:
+        live = versions[0].values.get(name, ())
+        tokens = {one.token for one in live}
+        others = {one.token: one for body in versions[1:] for one in body.values.get(name, ())}
+        values[name] = (*live, *(one for token, one in others.items() if token not in tokens))
+    return adopt(versions[0], values, start) if len(versions) > 1 else versions[0]
 
 
 async def _follow(
