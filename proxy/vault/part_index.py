@@ -5,6 +5,7 @@ all its grams in each text that contains it; the reverse is not certain, and sev
 entry of the index, so a query opens its candidates (``records.query``).
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from proxy.vault.body import RecordBody
 
 #: Characters of a gram, and so the shortest text that can be searched for.
 SIZE = 3
+_GRAM = re.compile("." * SIZE, re.DOTALL)
 
 
 def folded_before(text: str) -> str | None:
@@ -29,7 +31,7 @@ def folded_before(text: str) -> str | None:
 
 def grams(text: str) -> set[str]:
     """Every three characters in a row of a folded text; none of a shorter one."""
-    return {text[start : start + SIZE] for start in range(len(text) - SIZE + 1)}
+    return {gram for start in range(SIZE) for gram in _GRAM.findall(text, start)}
 
 
 # The index of parts. A reader of the store without a key sees the entries of a row, and may know
