@@ -209,10 +209,14 @@ def refuse_no_vault(settings: Settings) -> None:
 
 async def refuse_lost_vault(settings: Settings, *, begins: bool = False) -> None:
     """Raise ``VaultError(BAD_STORE)`` where there is no vault, but what only one that ran leaves:
-    its disk is not mounted, the settings name another place, or a restore is not over.
+    its disk is not mounted, the settings name another place, or a restore is not over. Before that
+    what no store can be made beside is refused, in the words of the engine.
 
     ``begins``: a key in the data folder alone is none of that.
     """
+    engine, location = engine_of(settings.store.uri)
+    if not has_vault(settings):
+        engine.refuse_new(location)  # which names more
     left, keys = _lines_left(settings), settings.keys
     source = key_source(keys)
     if keys.source == "file" and source.exists():
@@ -351,8 +355,6 @@ def check_store(settings: Settings) -> str:
     if has_vault(settings):
         return asyncio.run(_check_store(settings))
     country_of(settings)
-    engine, location = engine_of(settings.store.uri)
-    engine.refuse_new(location)
     asyncio.run(refuse_lost_vault(settings))
     if settings.files.folder is None:
         asyncio.run(_look_at_files(settings))

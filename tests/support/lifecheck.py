@@ -13,7 +13,7 @@ By hand: ``python -m tests.support.lifecheck SEED SEEDS FIELD ...``; with ``repl
 fields before two instances on one PostgreSQL, where a seed gives the requests and not the run. One
 field at least has to tell records apart: others are not found again (``docs/promises.md``). With
 ``change`` some updates are of a part of the fields, with ``correct`` clients of the interface correct
-values beside them. With ``change`` and ``born`` about one seed in ten ends in a date that stays its
+values beside them. With ``change`` and ``born`` up to one seed in three ends in a date that stays its
 token: an update replaced all that told the record of a create whose answer got lost, before any
 answer showed it (``docs/promises.md``).
 """
