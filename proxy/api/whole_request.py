@@ -271,4 +271,5 @@ class WholeRequests(ApplicationConnection):
         if (serving := self._serving) is not None:
             await asyncio.wait([serving], timeout=timeout)
             serving.cancel()
+            await asyncio.wait([serving], timeout=timeout)
         await super().shutdown(timeout)

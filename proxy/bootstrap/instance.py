@@ -80,7 +80,7 @@ from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MeteredAccessLog
 from proxy.model.record import DEFAULT
 from proxy.net.coverage import Coverage
-from proxy.net.listener import Address, listen, listen_local
+from proxy.net.listener import ENDS_BY, Address, listen, listen_local
 from proxy.net.memory_budget import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import local_taken_over
@@ -377,6 +377,7 @@ async def _listen(
     watchers = Watchers(services.access, scraper_secret(settings))
     interface_app = vault_app(services, hsts=ins.hsts)
     admin = admin_app(checks, states, scrape, watchers, started.console)
+    admin[ENDS_BY] = interface_app[ENDS_BY] = lambda: started.gateway.ends_by
     started.interface = await enter(
         listen("vault", at["vault"], interface_app, ins.vault_connection, guard.first)
     )
@@ -386,7 +387,7 @@ async def _listen(
     )
     if settings.listen.socket is not None:
         local = vault_app(services)
-        local[LOCAL] = environments.spaces
+        local[LOCAL], local[ENDS_BY] = environments.spaces, interface_app[ENDS_BY]
         await enter(listen_local(settings.listen.socket, local, base.local))
     if "metrics" in at:
         started.metrics = await enter(listen("metrics", at["metrics"], metrics_app(scrape)))

@@ -193,6 +193,8 @@ def _read_coverage(file: Path) -> CoverageReport:
 
 def write_coverage(settings: Settings, coverage: Coverage) -> None:
     """Write the coverage to disk; a fault is logged, for nothing depends on it."""
+    if settings.remote.vault is not None and not settings.data.exists():
+        return  # an instance without a vault needs no folder for data
     file, report = coverage_file(settings), coverage.report()
     try:
         if report.unknown or report.ruled or file.exists():

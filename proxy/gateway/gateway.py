@@ -110,6 +110,7 @@ class Gateway:
         self._admission = Admission(options.firewall, options.quotas, heard) if guarded else None
         self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
         self._draining = False
+        self.ends_by = 0.0  #: once it drains: until which instant of the loop
         services = upstream, self._rooms, options.callers, options.keyed, self._varying
         self._way = FastPath(*services, self._tell, self._refuse)
         self.server = CallerServer(self.handle, options.heads, self._unreadable, self.begin)
@@ -372,7 +373,8 @@ class Gateway:
         self._draining = True
         loop = asyncio.get_running_loop()
         began = loop.time()
-        while (now := loop.time()) < began + seconds:
+        self.ends_by = began + seconds
+        while (now := loop.time()) < self.ends_by:
             idle = now >= began + late
             self._stop_listening(waiting=idle)
             for connection in self.server.callers:

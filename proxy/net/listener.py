@@ -25,7 +25,7 @@ from proxy.clock import Clock
 from proxy.errors import Code, Detail, VaultError
 from proxy.net import tls_context
 from proxy.net.caller_connection import CallerServer
-from proxy.net.server import finish_open_requests, time_heads
+from proxy.net.server import ON_ITS_WAY, finish_open_requests, time_heads
 from proxy.net.sockets import BACKLOG, cannot_listen, host_and_port, local_socket
 from proxy.net.tls import LOOK_AT_FILES, CertificateFiles
 from proxy.net.tls_context import REVOCATIONS, ListenerCertificates, TlsPolicy
@@ -38,6 +38,14 @@ _log = logs.logger("web")
 
 #: Makes what serves one connection of an application, in place of aiohttp's own.
 Connections = Callable[[web.Server], asyncio.BaseProtocol]
+
+
+#: In an application whose requests may finish when it ends: until which instant of the loop.
+#: Without it they have a second.
+ENDS_BY: Final[web.AppKey[Callable[[], float]]] = web.AppKey("ends_by")
+#: Seconds for each step of the end of what is under way later: it may finish, its body ends, it is
+#: cancelled.
+_CANCELLED: Final = 1.0
 
 
 class ConnectionLayer(Protocol):
@@ -66,7 +74,7 @@ async def listen(
     """Serve at ``address`` until the block ends; gives ``host:port`` with the real port.
 
     Where the sockets outlive this process, another one follows that accepts at them: requests that
-    have come this far are answered at the end.
+    have come this far are answered at the end. Requests under way finish, until ``ENDS_BY``.
 
     Raises ``VaultError`` (PORT_IN_USE) if the address cannot be opened; ``name`` is the setting to
     change then.
@@ -79,7 +87,9 @@ async def listen(
         finally:
             _close(servers)
         return
-    runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+    runner = web.AppRunner(
+        served, access_log=None, handle_signals=False, shutdown_timeout=_CANCELLED
+    )
     factory = await _set_up(runner)
     try:
         if connections is not None:
@@ -91,8 +101,8 @@ async def listen(
             yield _log_listening(name, servers)
         finally:
             _close(servers)
-            if isinstance(address, list):
-                await finish_open_requests(factory)
+            late = ON_ITS_WAY if isinstance(address, list) else 0.0
+            await finish_open_requests(factory, late, served.get(ENDS_BY, _at_once)())
     finally:
         await runner.cleanup()
 
@@ -106,15 +116,20 @@ async def listen_local(
     One that a process left behind is replaced; ``inherited`` is there and outlives this process.
     Raises ``VaultError`` (PORT_IN_USE) where another process listens, or the socket cannot be made.
     """
-    runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
-    await runner.setup()
+    runner = web.AppRunner(
+        served, access_log=None, handle_signals=False, shutdown_timeout=_CANCELLED
+    )
+    factory = await _set_up(runner)
     try:
         local = inherited or local_socket(path)
         own = _number(path) if inherited is None else None
-        await web.SockSite(runner, local).start()
+        site = web.SockSite(runner, local)
+        await site.start()
         _log.info("listening", listener="socket", address=str(path))
         try:
             yield
+            await site.stop()
+            await finish_open_requests(factory, 0.0, served.get(ENDS_BY, _at_once)())
         finally:
             if own is not None:
                 _remove(path, own)
@@ -129,7 +144,9 @@ ConnectionOpener = Callable[[], socket.socket]
 @asynccontextmanager
 async def own_connections(served: web.Application) -> AsyncIterator[ConnectionOpener]:
     """Serve this process alone until the block ends: at connections that its other threads open."""
-    runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+    runner = web.AppRunner(
+        served, access_log=None, handle_signals=False, shutdown_timeout=_CANCELLED
+    )
     factory, loop = await _set_up(runner), asyncio.get_running_loop()
 
     def connect() -> socket.socket:
@@ -142,6 +159,10 @@ async def own_connections(served: web.Application) -> AsyncIterator[ConnectionOp
         yield connect
     finally:
         await runner.cleanup()
+
+
+def _at_once() -> float:
+    return 0.0
 
 
 def _number(path: Path) -> int:

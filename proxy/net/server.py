@@ -233,6 +233,15 @@ class ApplicationConnection(_TimedConnection):
         if self.idle_since is not None:
             self.force_close()
 
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109  # as aiohttp has it
+        """Let the request under way end, then the connection. One that is cancelled may clean up:
+        what it needs for that is closed next.
+        """
+        handling = self._task_handler
+        await super().shutdown(timeout)
+        if handling is not None:
+            await asyncio.wait([handling], timeout=timeout)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop waiting: the caller has gone."""
         super().connection_lost(exc)
@@ -302,15 +311,27 @@ class ApplicationConnection(_TimedConnection):
         return answer
 
 
-async def finish_open_requests(server: web.Server) -> None:
-    """Finish open requests of a server that accepts no more; each answer announces the close."""
+async def finish_open_requests(server: web.Server, late: float, until: float) -> None:
+    """Finish open requests of a server that accepts no more; each answer announces the close.
+
+    ``late``: seconds for which more may be on its way; ``until``: instant of the loop after which
+    nothing is waited for.
+    """
     loop = asyncio.get_running_loop()
-    until = loop.time() + ON_ITS_WAY
-    while loop.time() < until:
+    began = loop.time()
+    while (now := loop.time()) < max(until, began + late):
         for connection in server.connections:
             if isinstance(connection, ApplicationConnection):
                 connection.ending = True
+        if now >= began + late and not any(map(_is_busy, server.connections)):
+            break
         await asyncio.sleep(0.02)
+
+
+def _is_busy(connection: web.RequestHandler) -> bool:
+    if isinstance(connection, ApplicationConnection):
+        return connection.idle_since is None
+    return connection._current_request is not None  # noqa: SLF001  # aiohttp tells it nowhere else
 
 
 def time_heads(server: web.Server) -> None:

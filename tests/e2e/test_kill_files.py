@@ -2,8 +2,11 @@
 nothing half of anything.
 """
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
+from signal import SIGTERM
 
 import aiohttp
 import pytest
@@ -119,6 +122,36 @@ async def test_while_the_object_store_is_away_records_go_on_and_files_say_so(
             assert await crowd.installation.stop() == 0
     finally:
         server.kill()
+
+
+async def test_an_upload_under_way_at_sigterm_is_stored(tmp_path: Path) -> None:
+    timeout = aiohttp.ClientTimeout(PATIENCE)
+    async with nursery() as cradle, aiohttp.ClientSession(timeout=timeout) as caller:
+        crowd = FileCrowd(caller, Installation(cradle, tmp_path))
+        crowd.installation.rules.mkdir()
+        (crowd.installation.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+        await crowd.prepare()
+        await crowd.arrive(quick=True)
+        assert (await crowd.ask("POST", CONTACTS, {"id": "p0"}))[0] == 201
+        begun = asyncio.Event()
+
+        async def pieces() -> AsyncIterator[bytes]:
+            begun.set()
+            for _ in range(30):  # longer than whatever else ends takes
+                yield b"piece"
+                await asyncio.sleep(0.1)
+
+        sent = asyncio.create_task(crowd.send("POST", "p0", "slow", pieces()))
+        await begun.wait()
+        await asyncio.sleep(0.2)
+        crowd.installation.send(SIGTERM)
+        status, told = await sent
+        assert status == 201, told
+        assert told["size"] == 150
+        assert await crowd.installation.ended() == 0
+        assert not crowd.installation.events("a request to the vault failed")
+        assert await crowd.installation.run("store", "verify", "--json") == 0
+        assert json.loads(crowd.installation.output)["attachments"] == 1
 
 
 async def test_check_names_the_bucket_and_what_is_wrong_with_it(tmp_path: Path) -> None:

@@ -147,6 +147,23 @@ async def test_values_are_in_the_vault_of_the_other_one_and_nothing_is_kept_here
         assert [bool(line.get("request")) for line in written] == [True], lines
 
 
+async def test_it_begins_while_the_vault_has_two_hash_roots_and_needs_no_folder(
+    tmp_path: Path,
+) -> None:
+    async with prepared(tmp_path) as pair:
+        await pair.owner.command("init")
+        told = (await pair.owner.command("keys", "rotate", "hash"))["data"][0]["hash"]
+        assert len(told["keys"]) == 2
+        await pair.owner.start()
+        await pair.begin()
+        status, made = await visit(pair.front)
+        assert status == 201
+        assert await visit(pair.front, made["id"]) == (200, made)
+        assert await pair.front.stop() == 0
+        assert not pair.front.data.exists()
+        assert not pair.front.events("the coverage file could not be written")
+
+
 async def test_only_named_certificates_may_use_the_vault(tmp_path: Path) -> None:
     async with prepared(tmp_path, "somebody.else") as pair:
         await pair.owner.start()

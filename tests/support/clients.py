@@ -13,7 +13,7 @@ import io
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -477,10 +477,13 @@ class FileCrowd(RecordCrowd):
         sent = self.ask("DELETE", f"{CONTACTS}/{key}/files/{worker.ids[key, name]}", None)
         return await self._called("delete", worker, {**worker.state, key: files}, sent)
 
-    async def send(self, method: str, key: str, name: str, content: bytes) -> tuple[int, Any]:
+    async def send(
+        self, method: str, key: str, name: str, content: bytes | AsyncIterable[bytes]
+    ) -> tuple[int, Any]:
         """Upload a file to a record; status and content of the answer, (0, None) for none."""
         form = aiohttp.FormData(quote_fields=False)
-        form.add_field("file", io.BytesIO(content), filename="x", content_type="text/plain")
+        whole = io.BytesIO(content) if isinstance(content, bytes) else content
+        form.add_field("file", whole, filename="x", content_type="text/plain")
         headers = {
             "Authorization": f"Bearer {self._token}",
             "x-filename": name.replace(" ", "%20"),

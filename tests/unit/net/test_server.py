@@ -38,6 +38,30 @@ async def port() -> AsyncIterator[int]:
         yield int(address.rpartition(":")[2])
 
 
+async def test_what_is_cancelled_at_the_end_cleans_up_before_the_next_thing_ends():
+    done: list[str] = []
+
+    async def hangs(_: web.Request) -> web.Response:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.1)
+            done.append("cleaned up")
+        raise AssertionError("nobody sets it")
+
+    app = web.Application()
+    app.router.add_get("/", hangs)
+    async with (
+        contextlib.AsyncExitStack() as callers,  # who are there to the end
+        listen("admin", ("127.0.0.1", 0), app, connections=ApplicationConnection) as address,
+    ):
+        client = RawClient(int(address.rpartition(":")[2]))
+        await (await callers.enter_async_context(client)).send(get("/"))
+        await asyncio.sleep(0.1)
+        callers.callback(lambda: done.append("closed"))
+    assert done == ["cleaned up", "closed"]
+
+
 async def ends(client: RawClient) -> bool:
     async with asyncio.timeout(PATIENCE):
         return await client.reader.read() == b""
