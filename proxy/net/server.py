@@ -190,10 +190,11 @@ class ApplicationConnection(_TimedConnection):
     aiohttp's ``RequestHandler``.
     """
 
-    __slots__ = ("_forgotten", "_more", "ending")
+    __slots__ = ("_forgotten", "_more", "_task", "ending")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
         self.ending = False  #: the next answer is the last one
+        self._task: asyncio.Task[Any] | None = None
         super().__init__(
             server,
             keepalive_timeout=_KEEP_SECONDS,
@@ -237,10 +238,14 @@ class ApplicationConnection(_TimedConnection):
         """Let the request under way end, then the connection. One that is cancelled may clean up:
         what it needs for that is closed next.
         """
-        handling = self._task_handler
         await super().shutdown(timeout)
-        if handling is not None:
-            await asyncio.wait([handling], timeout=timeout)
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=timeout)
+
+    async def start(self) -> None:
+        """Read and answer requests, in a task for all of them."""
+        self._task = asyncio.current_task()
+        await super().start()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop waiting: the caller has gone."""
