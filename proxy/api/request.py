@@ -23,6 +23,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import DEFAULTS, Record
 from proxy.model.values import ValueFaults
+from proxy.offload import behind_loop
 from proxy.vault.records import Records
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
@@ -30,9 +31,8 @@ _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 #: Bytes of a body that are parsed within the event loop: a few milliseconds whatever they hold.
 _AT_ONCE: Final = 128 * 1024
 
-#: Parses larger ones, one after the other: several threads at once would slow the event loop, and
-#: not be faster.
-_reader: Final = ThreadPoolExecutor(1, "bodies")
+#: Parses larger ones, one after the other: several threads at once would not be faster.
+_reader: Final = ThreadPoolExecutor(1, "bodies", behind_loop)
 
 _CONTAINERS: Final = frozenset({dict, list})
 

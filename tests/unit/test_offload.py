@@ -1,7 +1,10 @@
 import asyncio
+import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 
@@ -63,6 +66,24 @@ async def test_work_in_a_thread_leaves_the_loop_and_hastens_changes_of_turns() -
     assert sys.getswitchinterval() == pytest.approx(before)
     assert await run_in_thread(False, threading.get_ident) == threading.get_ident()
     assert await run_in_thread(True, threading.get_ident) != threading.get_ident()
+
+
+async def test_work_in_a_thread_comes_behind_the_loop_where_they_share_a_core() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+
+    behind = await in_thread(os.getpriority, os.PRIO_PROCESS, 0)
+
+    assert os.getpriority(os.PRIO_PROCESS, 0) == own
+    assert behind == min(own + 10, 19) if sys.platform == "linux" else behind == own
+
+
+async def test_a_thread_works_where_a_sandbox_forbids_priorities(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "nice", Mock(side_effect=PermissionError))
+
+    with ThreadPoolExecutor(1, initializer=offload.behind_loop) as threads:
+        assert threads.submit(abs, -1).result() == 1
 
 
 async def test_a_cancelled_caller_of_a_thread_leaves_nothing_behind() -> None:
