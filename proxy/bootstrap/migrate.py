@@ -8,8 +8,8 @@ nothing on the source (``refuse_moving``); so no write is lost, or made on both 
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +17,7 @@ from proxy.bootstrap.backup import scratch_folder
 from proxy.bootstrap.offline import OfflineChanges, open_offline
 from proxy.bootstrap.open_vault import refuse_no_vault
 from proxy.config import FileSettings, Settings, StoreSettings
-from proxy.errors import Code, VaultError, bad_setting
+from proxy.errors import Code, VaultError, bad_setting, coded
 from proxy.objectstore import copy_objects, open_objects
 from proxy.objectstore.base import SHARDS, ObjectStore
 from proxy.storage import engine_of, open_store
@@ -102,7 +102,8 @@ class Move:
                 stack.push_async_callback(objects.close)
                 await self._copy_objects(objects, files, progress)
                 await self._verify_objects(objects, files)
-            self._result.rounds.append(dict(await copy_vault(source, target, progress)))
+            with _stopping_at(self._store.label):
+                self._result.rounds.append(dict(await copy_vault(source, target, progress)))
             self._result.rows = await verify_copy(source, target, progress)
             await self._cut_over(source, target, objects, files)
         self._result.finished = True
@@ -167,12 +168,15 @@ class Move:
         file = self._settings.store.file
         with scratch_folder("migrate", None if file is None else file.parent) as scratch:
             async with engine.snapshot(location, scratch) as source:
-                return await copy_vault(source, target, progress)
+                with _stopping_at(self._store.label):
+                    return await copy_vault(source, target, progress)
 
     async def _copy_objects(
         self, source: ObjectStore, target: ObjectStore, progress: MoveProgress
     ) -> None:
-        copied = await copy_objects(source, target, lambda size: progress("bytes", size))
+        label = "" if self._files is None else self._files.label
+        with _stopping_at(label):
+            copied = await copy_objects(source, target, lambda size: progress("bytes", size))
         self._result.attachments += copied
 
     async def _copy_served_objects(self, target: ObjectStore, progress: MoveProgress) -> None:
@@ -213,6 +217,16 @@ class Move:
             await objects.release()
         mine = self._settings.store.label.encode()
         await target.write_notes([NoteWrite(INCOMING, None, mine)])
+
+
+@contextmanager
+def _stopping_at(label: str) -> Iterator[None]:
+    """Name the target where it cannot be written: the store in use has the same words."""
+    try:
+        yield
+    except (coded(Code.VAULT_DOWN), coded(Code.FILES_UNAVAILABLE)) as error:
+        text = f"The copy to {label} stopped, and goes on when this command is run again: {error}"
+        raise VaultError(error.code, text) from None
 
 
 async def _is_same(source: ObjectStore, target: ObjectStore, name: str) -> bool:

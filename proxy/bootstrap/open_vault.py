@@ -79,12 +79,9 @@ def country_of(settings: Settings) -> str:
         )
     try:
         note = peek_notes(settings).get(_COUNTRY)
-    except VaultError:
-        raise VaultError(
-            Code.BAD_SETTINGS,
-            "The country of the vault cannot be read, and the settings name none.",
-            (_NO_COUNTRY,),
-        ) from None
+    except VaultError as error:
+        text = f"The settings name no country, and that of the vault cannot be read: {error}"
+        raise VaultError(Code.BAD_SETTINGS, text, (_NO_COUNTRY,)) from None
     if note is not None:
         return note.decode()
     _log.warning(

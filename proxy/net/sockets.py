@@ -90,11 +90,12 @@ def local_socket(path: Path) -> socket.socket:
     One that a process left behind is replaced. Raises ``VaultError`` (PORT_IN_USE).
     """
     local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    local.setblocking(False)  # where somebody listens whose queue is full, to connect would wait
     # no other process may connect before the mode is set
     before = os.umask(0o177)
     try:
         if path.is_socket():
-            if local.connect_ex(str(path)) == 0:
+            if local.connect_ex(str(path)) in (0, errno.EAGAIN):
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             path.unlink()
         local.bind(str(path))
@@ -108,7 +109,6 @@ def local_socket(path: Path) -> socket.socket:
         ) from None
     finally:
         os.umask(before)
-    local.setblocking(False)
     return local
 
 

@@ -279,7 +279,7 @@ class UnnamedInMessage(Unnamed):
     def _refused_at(self, selector: str) -> VaultError:
         entity = self._operation.entity.name
         return VaultError(
-            Code.UNREADABLE_BODY,
+            Code.OPERATION_DENIED,
             f"A message of {self._operation.label} carries a field of {entity}, or a parameter, at "
             f"{selector}, where its rule names none: send it without, name it under fields, or "
             f"write values: {{{selector}: {{pass: true}}}} where it holds nobody's data.",

@@ -123,6 +123,14 @@ def _log_alone(installation: Installation) -> None:
     (installation.data / "vault.db").rename(installation.data / "vault.db-wal")
 
 
+def _in_place_of_the_database(make: Callable[[Path], None]) -> Callable[[Installation], None]:
+    def damage(installation: Installation) -> None:
+        (installation.data / "vault.db").unlink()
+        make(installation.data / "vault.db")
+
+    return damage
+
+
 def _folder_for_a_key(installation: Installation) -> None:
     (installation.data / "keys.json").unlink()
     (installation.data / "keys.json").mkdir(0o700)
@@ -169,6 +177,12 @@ DAMAGES: dict[str, tuple[Callable[[Installation], None], str, tuple[str, ...]]] 
         _edit("vault.db", lambda _: b"dear diary\n" * 50),
         "store",
         ("vault.db", "not a database"),
+    ),
+    "a folder in its place": (
+        _in_place_of_the_database(Path.mkdir), "store", ("vault.db", "is a folder", "backup")
+    ),
+    "a pipe in its place": (
+        _in_place_of_the_database(os.mkfifo), "store", ("vault.db", "no regular file", "backup")
     ),
     "a log without its database": (_log_alone, "store", ("vault.db", "log", "backup")),
 }  # fmt: skip

@@ -127,7 +127,7 @@ async def test_messages_show_people_and_ask_by_tokens(scene):
             "ambiguous_json: /search/Email",
         ),
         ('{"search": "zorbina@wexlomere.example"}', 1008, "value_unfit"),
-        ('{"save": {"note": "Quibblethwaite"}}', 1008, "unreadable_body: $.save.note"),
+        ('{"save": {"note": "Quibblethwaite"}}', 1008, "operation_denied: $.save.note"),
         ("Quibblethwaite", 1008, "malformed_json"),
         (b"Quibblethwaite", 1003, "only text messages are taken here"),
         ("{" + " " * (3 << 20) + "}", 1009, ""),

@@ -1,8 +1,7 @@
 """The file of an embedded vault: who owns it, whether it is ours and sound, how it is opened.
 
 One process owns a vault: it holds an exclusive lock on ``<database>.lock`` for as long as it lives.
-Two processes that write one SQLite file starve each other, and only one of them would know the
-record locks.
+Two that write one SQLite file starve each other, and one alone would know the record locks.
 """
 
 import fcntl
@@ -33,9 +32,7 @@ _AGAIN = "the change was not stored; the program tries again with the next one"
 #: Primary result code: text for an error that may pass without a restart.
 _PASSING = {
     sqlite3.SQLITE_FULL: f"The disk of the vault's database is full: free some space; {_AGAIN}.",
-    sqlite3.SQLITE_IOERR: (
-        f"The vault's database cannot be read or written: look at the disk and its quota; {_AGAIN}."
-    ),
+    sqlite3.SQLITE_IOERR: f"The vault's database cannot be read or written: look at the disk and its quota; {_AGAIN}.",
     sqlite3.SQLITE_READONLY: f"The vault's database has become read-only: make file and folder writable; {_AGAIN}.",
     sqlite3.SQLITE_BUSY: f"Another program holds the vault's database locked: end it; {_AGAIN}.",
     sqlite3.SQLITE_LOCKED: f"Another program holds the vault's database locked: end it; {_AGAIN}.",
@@ -167,8 +164,7 @@ class DatabaseFile:
             raise VaultError(
                 Code.VAULT_DOWN,
                 f"The vault's database {self.path} was moved, removed or exchanged under the "
-                "running program: "
-                "put it back, or restart the program.",
+                "running program: put it back, or restart the program.",
             )
 
 
@@ -212,6 +208,7 @@ def _claim(path: Path) -> int:
 
 def _prepare(path: Path) -> None:
     """Create a missing database, refuse a foreign one, migrate an older format."""
+    _refuse_no_file(path)
     fresh = not path.exists() or path.stat().st_size == 0
     if fresh:
         _make(path)
@@ -233,8 +230,7 @@ def _prepare(path: Path) -> None:
 
 
 def refuse_new(path: Path) -> None:
-    """Raise what making a database there would raise, as far as one can see without making
-    anything.
+    """Raise what making a database there would, as far as one sees without making anything.
 
     ``VaultError``: NOT_WRITABLE for the nearest folder that is there, BAD_STORE for a log that has
     lost its database.
@@ -260,6 +256,14 @@ def _make(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise _not_writable(path.parent) from error
+
+
+def _refuse_no_file(path: Path) -> None:
+    """Raise ``VaultError`` (BAD_STORE) for a folder, or a pipe, which would be waited for."""
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "no regular file"
+        text = f"{path} is {kind}: move it away and restore a backup, or name another file."
+        raise VaultError(Code.BAD_STORE, text)
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -312,8 +316,7 @@ def _newer(path: Path, stored: int) -> VaultError:
     return VaultError(
         Code.BAD_STORE,
         f"{path} has format {stored} of a newer version of this program, which reads up to "
-        f"format {FORMAT}: "
-        "start the newer version, or restore a backup.",
+        f"format {FORMAT}: start the newer version, or restore a backup.",
     )
 
 
@@ -352,10 +355,9 @@ def _has_no_room(error: sqlite3.Error, path: Path) -> bool:
 
 def peek(path: Path) -> dict[str, bytes]:
     """All notes by name. Raises ``VaultError(BAD_STORE)`` when the file cannot be read."""
+    _refuse_no_file(path)
     try:
-        connection = sqlite3.connect(
-            f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5.0
-        )
+        connection = _connect(path, "ro", ("PRAGMA busy_timeout = 5000",), Connection)
         try:
             return dict(connection.execute("SELECT name, content FROM notes").fetchall())
         finally:

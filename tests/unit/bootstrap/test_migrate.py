@@ -2,6 +2,7 @@
 vault under load.
 """
 
+import resource
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -112,6 +113,29 @@ async def test_an_attachment_that_was_copied_in_part_is_copied_again(settings, t
     result = await to(settings, target).finish(silent)
     assert (result.attachments, result.objects, result.samples) == (1, 1, 1)
     assert (target / "files/ab" / name[2:]).read_bytes() == b"sealed"
+
+
+async def test_a_target_without_room_is_named_and_the_move_goes_on_once_there_is_some(
+    settings, tmp_path
+):
+    async def content() -> AsyncIterator[list[bytes]]:
+        for _ in range(5):
+            yield [bytes(1_000_000)]
+
+    objects = await open_objects(settings.files.uri)
+    await objects.put("ab" + "0" * 46, content())
+    await objects.close()
+    move, limits = to(settings, tmp_path / "new"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, limits[1]))
+    try:
+        with pytest.raises(
+            VaultError, match=r"The copy to .*/new/files stopped.*ulimit"
+        ) as refused:
+            await move.finish(silent)
+        assert refused.value.code is Code.FILES_UNAVAILABLE
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (await move.finish(silent)).attachments == 1
 
 
 async def test_what_is_there_is_never_overwritten(settings, tmp_path):

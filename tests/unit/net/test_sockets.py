@@ -1,7 +1,7 @@
 import asyncio
 import os
 import socket
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 
 import pytest
 from aiohttp import web
@@ -9,7 +9,8 @@ from aiohttp import web
 from proxy.errors import Code, VaultError
 from proxy.net.listener import listen
 from proxy.net.server import ApplicationConnection
-from proxy.net.sockets import inherited, open_sockets, taken_over
+from proxy.net.sockets import inherited, local_socket, open_sockets, taken_over
+from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get
 from tests.support.table import table
 
@@ -24,6 +25,22 @@ def test_a_socket_listens_before_anybody_accepts():
         assert no.value.code is Code.PORT_IN_USE
     with pytest.raises(VaultError, match="host name is not known"):
         open_sockets("proxy", ("no-such-host.invalid", 0))
+
+
+async def test_a_local_socket_whose_queue_is_full_is_in_use_and_not_waited_for(tmp_path):
+    path = tmp_path / "socket"
+    with ExitStack() as open_ones:
+        busy = open_ones.enter_context(socket.socket(socket.AF_UNIX))
+        busy.bind(str(path))
+        busy.listen(0)
+        for _ in range(3):  # nobody accepts them
+            waiting = open_ones.enter_context(socket.socket(socket.AF_UNIX))
+            waiting.setblocking(False)
+            waiting.connect_ex(str(path))
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(VaultError, match="already in use"):
+                await asyncio.to_thread(local_socket, path)
+    local_socket(path).close()  # what was left behind is replaced
 
 
 def test_the_supervisor_and_systemd_tell_descriptors_by_listener_once():
