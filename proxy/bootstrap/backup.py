@@ -15,8 +15,10 @@ import fcntl
 import io
 import os
 import shutil
+import signal
 import tarfile
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -60,6 +62,8 @@ _OWNER: Final = "files/owner"
 _ROUNDS: Final = 4
 #: In the folder of a running command, which has it locked.
 _LOCK: Final = "lock"
+#: Seconds after which an empty folder is not one that is about to get its lock.
+_UNLOCKED: Final = 60.0
 #: Bytes of the tar that are sealed in one go.
 TAR_PIECE: Final = 1 << 20
 
@@ -182,18 +186,55 @@ def scratch_folder(purpose: str, parent: Path | None) -> Iterator[Path]:
     """A folder for the time of a command, in ``parent`` or that for temporary files.
 
     Those of commands that were killed are removed first: each is as large as a vault. A running
-    command has its own one locked.
+    command has its own one locked. SIGTERM ends a command as Ctrl-C does: its folder goes with it.
     """
     prefix = f".domicile-{purpose}-"
     above = Path(tempfile.gettempdir()) if parent is None else parent
     for left in above.glob(f"{prefix}*/{_LOCK}"):
         with contextlib.suppress(OSError), left.open("rb+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _empty(left.parent)
             shutil.rmtree(left.parent, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=above) as name:
+    for empty in above.glob(f"{prefix}*"):  # of one that was killed before it had a lock, or after
+        with contextlib.suppress(OSError):
+            if time.time() - empty.stat().st_mtime > _UNLOCKED:
+                empty.rmdir()
+    with _ending_in_order(), tempfile.TemporaryDirectory(prefix=prefix, dir=above) as name:
         with Path(name, _LOCK).open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield Path(name)
+            try:
+                yield Path(name)
+            finally:
+                _empty(Path(name))
+
+
+def _empty(folder: Path) -> None:
+    """Remove all but the lock, which says whose the rest is: whoever is killed here leaves it."""
+    for one in folder.iterdir():
+        if one.is_dir() and not one.is_symlink():
+            shutil.rmtree(one, ignore_errors=True)
+        elif one.name != _LOCK:
+            one.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Unwind at SIGTERM, where nothing else was said of it."""
+    own = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if own:
+        signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        if own:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 class _Sealed:

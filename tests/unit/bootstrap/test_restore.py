@@ -4,6 +4,9 @@ import io
 import os
 import resource
 import shutil
+import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +20,9 @@ from proxy.bootstrap.open_vault import key_source
 from proxy.bootstrap.restore import restore_backup
 from proxy.config import Settings, embedded_files, parsers
 from proxy.errors import Code, VaultError
+from tests.support.patience import PATIENCE
 from tests.support.postgres import fresh_address
+from tests.support.tree import ROOT
 from tests.unit.bootstrap.test_backup import settings
 
 __all__ = ["settings"]
@@ -97,6 +102,28 @@ def test_a_disk_without_room_is_told_and_the_restore_works_once_there_is_some(
     assert refused.value.code is Code.NOT_WRITABLE
     assert not list(settings.data.glob(".domicile-restore-*"))
     assert restore_backup(settings, backup, silent, check=check).sound
+
+
+def test_sigterm_ends_a_command_with_its_folder(tmp_path):
+    """Nor is one left that was killed before its folder had a lock."""
+    (half := tmp_path / ".domicile-backup-half").mkdir()
+    os.utime(half, (0, 0))
+    script = f"""
+import pathlib, time
+from proxy.bootstrap.backup import scratch_folder
+with scratch_folder("backup", pathlib.Path({str(tmp_path)!r})) as folder:
+    (folder / "vault.db").write_bytes(b"x")
+    print("there", flush=True)
+    time.sleep(60)
+"""
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"there\n"
+        assert [path.name for path in tmp_path.glob(".domicile-*/vault.db")] == ["vault.db"]
+        process.terminate()
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_command_has_left_goes_and_a_running_one_keeps_its_own(settings, backup):
