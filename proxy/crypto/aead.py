@@ -137,6 +137,14 @@ class RecordAead(Secret):
             )
         return sealed_pieces
 
+    def seal_first(self, plaintext: bytes, context: bytes) -> tuple[bytes, bytes]:
+        """``seal_new`` for one record."""
+        (head, derive), drawn = self._sealing, fresh_bytes(SALT_BYTES + NONCE_BYTES)
+        salt, nonce = drawn[:SALT_BYTES], drawn[SALT_BYTES:]
+        encrypt = AESGCM(derive(_LABEL + salt + _EXPAND)).encrypt
+        self.sealings += 1
+        return salt, head + nonce + encrypt(nonce, plaintext, head + context)
+
     def under(self, salt: bytes) -> Seal:
         """``seal`` for several parts of one record: its key is derived once, or adopted."""
         if len(salt) != SALT_BYTES:

@@ -9,7 +9,6 @@ packed body, whose first byte differs.
 import struct
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from itertools import chain
 from typing import Final
 
 import msgspec
@@ -24,7 +23,6 @@ _FORMAT: Final = 1
 BINDS_COLUMNS: Final = bytes((_FORMAT,))
 _NEVER: Final = -(2**63)  #: stands for no ``expires_at``
 _DIGEST_BYTES: Final = 16
-_SHORT_MAP: Final = 15  #: pairs that a packed map has whose head is one byte
 _HEAD: Final = _head.size
 
 
@@ -34,7 +32,7 @@ class OpenColumns:
     ``required``: every body of the table binds its columns, so one that does not was put back.
     """
 
-    __slots__ = ("_heads", "_joined", "_names", "required")
+    __slots__ = ("_joined", "_names", "required")
 
     def __init__(self, names: Sequence[str] = (), *, required: bool = False) -> None:
         self.required = required
@@ -46,24 +44,17 @@ class OpenColumns:
         if len(names) < len(self._names):
             return
         self._names = tuple(names)
-        #: what stands before each value in a packed map of all, where that has a short head
-        self._heads = [_encode(name) for name in names] if len(names) <= _SHORT_MAP else []
-        self._heads[:1] = [_encode(dict.fromkeys(names))[:1] + head for head in self._heads[:1]]
         self._joined = ",".join(names).encode()
 
     def bind(
         self, created: int, updated: int, expires: int | None, cells: tuple[ColumnValue, ...]
     ) -> bytes:
         """Return the head of the body of a row with these times and cells."""
-        if None not in cells and len(cells) == len(self._heads) > 0:  # as nearly always
-            head, names = self._heads[0], self._joined
-            packed = head + _encode(cells[0]) if len(cells) == 1 else self._packed(cells)
-            digest = blake2b(packed, digest_size=_DIGEST_BYTES).digest()
-        else:
-            values = self._values(cells)
-            digest = blake2b(_encode(values), digest_size=_DIGEST_BYTES).digest() if values else b""
-            full = len(values) == len(self._names)
-            names = self._joined if full else ",".join(values).encode()
+        # no call, as nearly always: this is on the way of every write
+        full = None not in cells and len(cells) == len(self._names)
+        values = dict(zip(self._names, cells, strict=True)) if full else self._values(cells)
+        digest = blake2b(_encode(values), digest_size=_DIGEST_BYTES).digest() if values else b""
+        names = self._joined if full else ",".join(values).encode()
         end = _NEVER if expires is None else expires
         return _head.pack(_FORMAT, updated, created, end, digest, len(names)) + names
 
@@ -76,12 +67,8 @@ class OpenColumns:
         if created != row.created_at or end != (_NEVER if expires is None else expires):
             return None
         cells, start = row.cells, _HEAD + size
-        if None not in cells and len(cells) == len(self._heads):  # as nearly always
-            one = len(cells) == 1
-            packed = self._heads[0] + _encode(cells[0]) if one else self._packed(cells)
-            if size and blake2b(packed, digest_size=_DIGEST_BYTES).digest() == digest:
-                return clear[start:], updated
-        values = self._values(cells)
+        full = None not in cells and len(cells) == len(self._names)
+        values = dict(zip(self._names, cells, strict=True)) if full else self._values(cells)
         packed = _encode(values)
         read = self._names[: len(cells)]  # of a question from before the layout has grown
         genuine = (
@@ -90,11 +77,6 @@ class OpenColumns:
         if genuine or _has_more(clear[_HEAD:start], read, values):
             return clear[start:], updated
         return None
-
-    def _packed(self, cells: tuple[ColumnValue, ...]) -> bytes:
-        """A packed map of all columns, as ``_encode(self._values(cells))`` gives it."""
-        pairs = zip(self._heads, map(_encode, cells), strict=True)
-        return b"".join(chain.from_iterable(pairs))
 
     def _values(self, cells: tuple[ColumnValue, ...]) -> dict[str, ColumnValue]:
         pairs = zip(self._names, cells, strict=False)

@@ -129,19 +129,19 @@ class Sealer:
         sealed, seal = self._aead.resume(salt, packed, context)
         return Staged(*one[:-1], sealed), RecordSealer(seal, self.scope, rid)
 
-    def body(self, row: tuple[int, bytes], body: RecordBody, version: int, binding: bytes) -> bytes:
-        """The sealed body of a version of the record with that id and salt."""
-        rid, salt = row
-        return self._aead.seal(binding + pack(body), salt, self._live + _numbers(rid, version))
-
     def with_body(self, row: Row, body: RecordBody) -> Row:
         """The row with this sealed body, which binds all its columns."""
-        owner, binding = (row.rid, row.salt), self._binding(row)
-        return row._replace(body=self.body(owner, body, row.version, binding))
+        context = self._live + _numbers(row.rid, row.version)
+        clear = self._binding(row) + pack(body)
+        return row._replace(body=self._aead.seal(clear, row.salt, context))
 
     def past_body(self, row: Row, body: RecordBody, version: int) -> bytes:
         """The sealed body of a past version of the row's record, which never was a row."""
         return self._aead.seal(pack(body), row.salt, self._live + _numbers(row.rid, version))
+
+    def new_body(self, rid: int, body: RecordBody, binding: bytes) -> tuple[bytes, bytes]:
+        """Salt and sealed body of a new record: its first version."""
+        return self._aead.seal_first(binding + pack(body), self._live + _numbers(rid, 1))
 
     def new_bodies(
         self, rids: Iterable[int], bodies: Iterable[RecordBody], bindings: Iterable[bytes]
@@ -300,8 +300,7 @@ class Sealer:
 
         It opens under this key and digest alone.
         """
-        salt = self.new_salt()
-        return salt + self._aead.seal(clear, salt, self._of_reply(reply))
+        return b"".join(self._aead.seal_first(clear, self._of_reply(reply)))
 
     def open_reply(self, reply: StoredReply) -> bytes:
         """The answer that a reply keeps; raises as ``open``."""

@@ -198,9 +198,8 @@ class Records(Columns):
     def _row_of(self, draft: RecordDraft, key: bytes, rid: int, by: str, now: int) -> Row:
         expires = None if draft.expires_at is UNSET else draft.expires_at
         sealer, cells = self.collection.sealer, self.cells(draft.fields)
-        salt, binding = sealer.new_salt(), sealer.columns.bind(now, now, expires, cells)
         content = RecordBody(NO_VALUES, 1, draft.fields, _CREATE, by, now)
-        body = sealer.body((rid, salt), content, 1, binding)
+        salt, body = sealer.new_body(rid, content, sealer.columns.bind(now, now, expires, cells))
         return tuple.__new__(
             Row, (rid, key, None, _LIVE, 1, now, now, expires, salt, body, cells, 0)
         )

@@ -92,6 +92,10 @@ def test_records_that_are_made_together_have_salts_of_their_own():
     )
     refuse(aead, made[1][1], salt=made[1][0], context=b"3")
     assert aead.seal_new([], []) == []
+    alone = [aead.seal_first(b"one", b"1") for _ in range(100)]
+    assert {aead.open(body, salt, b"1") for salt, body in alone} == {b"one"}
+    assert len({salt for salt, _ in alone} | {body[5:17] for _, body in alone}) == 200
+    assert aead.sealings == 103
 
 
 def test_older_keys_open_and_the_primary_seals():

@@ -99,6 +99,7 @@ def test_every_draw_is_one_of_the_kernel_and_nothing_is_drawn_ahead(length: int)
         "b''.join(random_pieces(3))",
         "KEYSET.aead().seal(b'body', bytes(16), b'context')",
         "KEYSET.aead().seal_new([b'body'], [b'context'])[0][0]",
+        "KEYSET.aead().seal_first(b'body', b'context')[0]",
         "KEYSET.sealed_texts('cursor').seal(b'text', b'').encode()",
         "KEYSET.field_keys('contact', 'name').random(16)",
         "Keyset.create('default').hasher('a')(b'')",
