@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from proxy.redactor.exchange.unnamed_members import EVENTS
 from tests.support.application import found_in
 from tests.support.instance import Instance, running
 from tests.support.serving import serving
@@ -156,7 +157,7 @@ class Site:
 
     async def _letter(self, request: web.Request) -> web.Response:
         person = self._person(request)
-        return web.Response(text=f"Dear {person['name']}, born {person['birth_date']}")
+        return web.Response(text=f"Dear {person['name']}, born: {person['birth_date']}")
 
 
 @dataclass
@@ -236,7 +237,12 @@ async def test_a_table_shows_the_date_of_each_person_and_a_label_none_of_another
 
 async def test_a_letter_shows_the_fields_that_the_rule_lists(scene):
     _, text = await scene.call("GET", "/people/2/letter")
-    assert text == f"Dear Bo Ek, born {scene.site.people[1]['birth_date']}"
+    assert text == f"Dear Bo Ek, born: {scene.site.people[1]['birth_date']}"
+    # people would believe it, so it is told
+    await scene.instance.logged(EVENTS["answer"])
+    (said,) = scene.instance.events(EVENTS["answer"])
+    assert said["operation"] == "GET /people/{id}/letter"
+    assert said["parameter"] == "birth_date"
 
 
 async def test_a_cookie_shows_a_value_and_is_a_token_again_on_every_path(scene):

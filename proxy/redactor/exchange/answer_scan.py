@@ -22,7 +22,6 @@ from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.page_columns import tell_unnamed
 from proxy.redactor.exchange.page_tokens import (
     MOST_QUOTED,
     in_elements,
@@ -38,6 +37,7 @@ from proxy.redactor.exchange.request_tokens import (
     StoredToken,
     unambiguous,
 )
+from proxy.redactor.exchange.unnamed_tokens import tell_in_page
 from proxy.redactor.message import RawHeaders, Request, Response, header, says_vobject
 from proxy.redactor.plan import OperationPlan, Outcome
 from proxy.redactor.restore import Edit, EscapingKinds
@@ -274,7 +274,7 @@ class AnswerScan:
             return answer
         edits = await self.edits(answer, keys, page)
         if page is not None:
-            await tell_unnamed(self._joined, answer, page)
+            await tell_in_page(self._joined, answer, page, edits)
         long = len(answer.body) > SMALL
         return replace(answer, body=await run_in_thread(long, restore.splice, answer.body, edits))
 

@@ -17,7 +17,7 @@ from proxy.redactor.bodies.patches import PatchReader
 from proxy.redactor.bodies.uploads import UPLOADS, read_upload
 from proxy.redactor.bodies.xml_bodies import read_xml
 from proxy.redactor.exchange.audit import ExchangeAudit
-from proxy.redactor.exchange.unnamed_members import PageSample
+from proxy.redactor.exchange.unnamed_members import AnswerSample
 from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
 from proxy.redactor.exchange.vault_search import SearchRedaction
 from proxy.redactor.guard import Guard
@@ -46,7 +46,7 @@ class BoundOperation:
 
     __slots__ = (
         *("_services", "_viewed", "address", "checks", "collection", "cover", "guard", "is_long"),
-        *("lists", "notices", "pages", "plan", "planned", "fast_path"),
+        *("lists", "notices", "answers", "plan", "planned", "fast_path"),
         *("protected", "read", "restored", "searching", "audit", "unnamed", "view"),
     )
 
@@ -72,7 +72,7 @@ class BoundOperation:
         self.audit = ExchangeAudit(audit, collection.context.environment, plan.operation, view)
         self.notices = Notices(metrics, plan.operation)
         self.unnamed = UnnamedParameters(metrics, plan.operation)
-        self.pages = PageSample(plan.operation)
+        self.answers = AnswerSample(plan.operation)
         self._services = metrics, audit
         self._viewed: dict[View, BoundOperation] = {}
         self.planned = False  #: whether it was looked how its ordinary exchanges go
@@ -104,7 +104,7 @@ class BoundOperation:
         if bound is None:
             fields = field_view(view, self.plan.operation.entity)
             bound = BoundOperation(self.plan, self.collection, *self._services, fields)
-            bound.notices, bound.unnamed, bound.pages = self.notices, self.unnamed, self.pages
+            bound.notices, bound.unnamed, bound.answers = self.notices, self.unnamed, self.answers
             bound.guard, bound.address = self.guard, self.address
             self._viewed[view] = bound
         return bound

@@ -24,6 +24,7 @@ from proxy.redactor.exchange.audit import Reveals
 from proxy.redactor.exchange.bound_operation import count, hidden
 from proxy.redactor.exchange.request_tokens import SearchTokens
 from proxy.redactor.exchange.rule_exchange import RuleExchange
+from proxy.redactor.exchange.unnamed_tokens import tell_in_members
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import Media, RawHeaders, Request, header
 from proxy.redactor.page_heads import label_of
@@ -39,6 +40,7 @@ _SWITCHING = 101
 #: Values swapped in messages of one WebSocket that later ones are looked through for, and their
 #: characters.
 _LATELY, _LATELY_SIZE = 256, 64 * 1024
+_FEW = 10  #: events of a slice that are looked at for tokens that the rule does not name
 
 _Documents = Sequence[ParsedBody | None]
 _Values = Sequence[Sequence[Value | None]]
@@ -112,7 +114,11 @@ class StreamExchange(RuleExchange):
             if document is not None and len(document.items) == 1 and document.items[0].id is None:
                 document.items[0].id = self._lone()
         write = partial(_written, events, documents)
-        return await self._restored_items(events, items, (write, long))
+        restored = await self._restored_items(events, items, (write, long))
+        if self.revealed is not None and self.began >= self._joined.answers.due:
+            rows = self.revealed.rows
+            tell_in_members(self._joined, event_bytes(restored[:_FEW]), (), rows, self.began)
+        return restored
 
     async def _restored_items(
         self,
@@ -206,7 +212,7 @@ class CsvExchange(StreamExchange):
         """Tell of fields whose tokens stand in columns that the rule does not name, and others do;
         ``first``: rows of these records.
         """
-        heads, view = self._joined.pages.heads, self._joined.view
+        heads, view = self._joined.answers.heads, self._joined.view
         fields = {heads[label] for label in map(label_of, self._records.names) if label in heads}
         for field in fields - (view.hidden if view is not None else frozenset()):
             tokens = (

@@ -20,6 +20,7 @@ from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.judgement import HINT, tells_refusal
 from proxy.redactor.exchange.mixins import viewed
 from proxy.redactor.exchange.rule_exchange import RuleExchange
+from proxy.redactor.exchange.unnamed_tokens import tell_in_members
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import FieldSpan, Swaps, find_leaves, native_code
 from proxy.redactor.json.tree import encode_text
@@ -273,6 +274,9 @@ class FastPathExchange(msgspec.Struct, eq=False):
         restored = None
         if not plan.writes:
             self.row, written = plan.revealed(key or "", spans, body)
+            if self.row is not None and self.began >= plan.joined.answers.due:
+                places = [span[1:] for span in spans]
+                tell_in_members(plan.joined, body, places, [self.row], self.began)
         elif key is None or (own is not None and key != own):
             return None
         elif _put_back is not None and view is None:

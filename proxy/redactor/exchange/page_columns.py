@@ -9,10 +9,8 @@ not shown (``untold_token``), for people would believe it.
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import islice
 from typing import Final, NamedTuple
 
-from proxy.errors import VaultError
 from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import SMALL, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation
@@ -37,11 +35,6 @@ from proxy.vault.proxied import (
 
 #: Places of a page that are read; those beyond are taken for those of nobody.
 _MOST: Final = 20_000
-#: Bytes, and places and tokens, of a page that is looked at for heads that its rule does not name,
-#: and texts of each field that are compared in all manners of writing.
-_LOOKED_AT: Final = 64 * 1024
-_SPOTS: Final = 200
-_SPELLED: Final = 10
 
 
 class ColumnEdits(NamedTuple):
@@ -64,7 +57,7 @@ async def headed(joined: BoundOperation, answer: Response) -> Headed:
 
 def as_texts(joined: BoundOperation, page: Headed) -> list[NamedText]:
     """The texts of the places that hold small tokens."""
-    names = _telling(joined)
+    names = telling_fields(joined)
     return [
         NamedText(spot.field, *run)
         for spot in page.places
@@ -82,7 +75,7 @@ async def in_columns(
     Tokens that the caller wrote into the request tell nothing. ``began``: the time of the request.
     Raises ``VaultError``.
     """
-    page, telling = await headed(joined, answer), _telling(joined)
+    page, telling = await headed(joined, answer), telling_fields(joined)
     if request is None or not (page.places or page.unread):
         return [], False
     collection = joined.collection
@@ -134,7 +127,7 @@ async def _by_id(
     does. Raises ``VaultError``.
     """
     collection, shapes = joined.collection, joined.collection.tokenizers
-    telling, objects = _telling(joined), dict[int, AnswerObject]()
+    telling, objects = telling_fields(joined), dict[int, AnswerObject]()
     for number, row in enumerate(rows):
         ids = _ids(joined, page, row)
         if len(ids) != 1 or (row.certain and row.owner is None):
@@ -188,7 +181,7 @@ def of_record(
 
     ``values``: of its exact tokens, by field and token.
     """
-    (places, body), telling = page, _telling(joined)
+    (places, body), telling = page, telling_fields(joined)
     columns, parts = (
         _Columns(joined, telling, language_of(body), values),
         dict[int, list[HeadedPlace]](),
@@ -214,41 +207,6 @@ def joined_edits(first: Iterable[Edit], second: Iterable[Edit]) -> list[Edit]:
         if (at := bisect_right(ends, one[0])) == len(taken) or taken[at][0] >= one[1]
     ]
     return sorted([*taken, *more])
-
-
-async def tell_unnamed(joined: BoundOperation, answer: Response, began: int) -> None:
-    """Tell of fields whose tokens a page shows under heads that its rule does not name, and other
-    rules do; nothing is changed by that. ``began``: the time of the request.
-    """
-    if not joined.pages.takes(began):
-        return
-    page, view = answer.body[:_LOOKED_AT], joined.view
-    read = await run_in_thread(len(page) > SMALL, headed_texts, page, joined.pages.heads)
-    texts = dict[str, dict[str, None]]()
-    for spot in read.places[:_SPOTS]:
-        if view is None or spot.field not in view.hidden:
-            texts.setdefault(spot.field, {}).update(dict.fromkeys(one.text for one in spot.runs))
-    if not texts:
-        return
-    collection, telling = joined.collection, _telling(joined)
-    patterns = {collection.tokenizers[name].pattern for name in telling}
-    text = page.decode("latin-1")  # a byte for each character
-    tokens = islice((hit[0] for one in patterns for hit in one.finditer(text)), _SPOTS)
-    try:
-        records = (await reveal_anywhere(collection, tokens, telling, began)).opened.values()
-    except VaultError:
-        return  # the next page is looked at
-    for field, standing in texts.items():
-        if any(_is_in(record, field, standing) for record in islice(records, _SPOTS)):
-            joined.unnamed.count(field, [joined.plan.operation.entity.fields[field].kind], "page")
-
-
-def _is_in(record: OpenRow, field: str, texts: Mapping[str, None]) -> bool:
-    """Whether one of these texts is a token of the record; a few in any manner of writing."""
-    few = islice((one for one in texts if any(map(str.isdigit, one))), _SPELLED)
-    return any(name == field and token in texts for name, token in record.values) or any(
-        _value(record, field, one) is not None for one in few
-    )
 
 
 class _Columns:
@@ -296,7 +254,7 @@ class _Columns:
         """Note the value of a token of the record; ``False`` where it is none."""
         if record is None or field == ROW_ID or _tells(field, run, self._telling):
             return False
-        value = self._values.get((field, run.text)) or _value(
+        value = self._values.get((field, run.text)) or value_in(
             record, field, run.text, self._language
         )
         if value is None:
@@ -335,7 +293,7 @@ def _may_be(field: Tokenizer, written: str) -> bool:
     )
 
 
-def _value(record: OpenRow, field: str, written: str, language: str = "") -> Value | None:
+def value_in(record: OpenRow, field: str, written: str, language: str = "") -> Value | None:
     """The value of a text that is a token of the record in this field, in any manner of writing."""
     value = record.values.get((field, written))
     if value is not None:
@@ -347,7 +305,7 @@ def _value(record: OpenRow, field: str, written: str, language: str = "") -> Val
     return None
 
 
-def _telling(joined: BoundOperation) -> frozenset[str]:
+def telling_fields(joined: BoundOperation) -> frozenset[str]:
     """The fields of the entity whose tokens tell their record."""
     shapes = joined.collection.tokenizers
     return frozenset(name for name, one in shapes.items() if one.resolution in TELLS_RECORD)

@@ -32,6 +32,7 @@ from proxy.redactor.exchange.request_tokens import (
     unresolved,
 )
 from proxy.redactor.exchange.settle import nothing_to_settle, settle
+from proxy.redactor.exchange.unnamed_tokens import tell_in_members
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import RawHeaders, Request, Response, Timing, classify, header
@@ -269,6 +270,9 @@ class RuleExchange:
         lone = revealed.rows[0] if revealed is not None and len(revealed.rows) == 1 else None
         if lone is not None and lone.live.at:
             headers = message.modified_later(headers, lone.live.at, self._collection.clock())
+        if revealed is not None and self.began >= self._joined.answers.due:
+            named = [(one.start, one.end) for item in body.items for one in item.spots]
+            tell_in_members(self._joined, answer.body, named, revealed.rows, self.began)
         if long:
             discard(body.items, restored, *(revealed[:4] if revealed is not None else ()))
         return Response(answer.status, headers, written.content) if audited else answer

@@ -29,9 +29,9 @@ _NODES: Final = 2500
 _ELEMENTS: Final = 50
 _TEXTS: Final = 250
 _ALIKE: Final = 5
-#: Pages that are looked at, the first ones and then one in that many milliseconds.
-_PAGES: Final = 20
-_PAGE_EVERY: Final = 10_000
+#: Answers that are looked at, the first ones and then one in that many milliseconds.
+_ANSWERS: Final = 20
+_ANSWER_EVERY: Final = 10_000
 #: Words of documents in many interfaces, which are nobody's names.
 PUBLIC_MEMBERS: Final = frozenset(
     (
@@ -71,6 +71,11 @@ EVENTS: Final = {
         "a label that its rule does not name: name it under columns, with one of a column that "
         "shows whose row it is, or give the field the token opaque"
     ),
+    "answer": (
+        "an answer shows the token of a field, which people take for a value, in a member, an "
+        "attribute, an element or a text that its rule does not name: name the member under "
+        "fields, the element under form, or give the field the token opaque"
+    ),
     "export": (
         "an export shows the token of a field, which people take for a value, in a column that its "
         "rule does not name: name it under columns, with the column of the record's id"
@@ -83,33 +88,58 @@ EVENTS: Final = {
 }
 
 
-class PageSample:
-    """A sample of the pages of an operation: the first ones, then one in some seconds. They are
-    looked at for ``heads`` that its rule does not name, with the fields that other rules mean.
+#: Between the name of a member, an attribute or an element and its text, and that text.
+_QUOTE: Final = r"""(?:\\?["']|&quot;|&#3[49];)?"""
+_WRITTEN: Final = (
+    rf"{_QUOTE}(?:\s{{0,9}}[:=]\s{{0,9}}|[^<>]{{0,100}}?(?:>\s{{0,99}}|\b(?:content|datetime|value)=))"
+    rf"""{_QUOTE}([^\s"'<>&\\][^"'<>&\\\n\r]{{0,39}})"""
+)
+_NEVER: Final = 2**63
+#: What joins the words of a name.
+_JOINT: Final = re.compile(r"[\s_-]+")
+
+
+class AnswerSample:
+    """A sample of the answers of an operation: the first ones, then one in some seconds. They are
+    looked at for fields whose tokens people believe.
+
+    ``heads``: those of pages that its rule does not name, with the fields that other rules mean.
+    ``fields``: by all names, without joints; ``written`` finds them with what stands behind.
     """
 
-    __slots__ = ("due", "heads", "left")
+    __slots__ = ("due", "fields", "heads", "left", "written")
 
     def __init__(self, operation: Operation) -> None:
         answer = operation.response
         pages = answer.restore in (Restore.HTML, Restore.ANYWHERE, Restore.CSV)
         named = {*answer.heads.values(), *answer.members.values(), *answer.columns.values()}
+        self.fields = dict[str, list[str]]()
+        for rule in operation.entity.fields.values():
+            for word in {_JOINT.sub("", label) for label in rule.labels}:
+                self.fields.setdefault(word, []).append(rule.name)
         self.heads = {
             label: rule.name
             for rule in operation.entity.fields.values()
             for label in sorted(rule.labels if pages and rule.name not in named else ())
         }
-        self.left = _PAGES
-        self.due = 0  #: in milliseconds since the epoch
+        labels = {label for rule in operation.entity.fields.values() for label in rule.labels}
+        words = {r"[\s_-]?".join(map(re.escape, _JOINT.split(label))) for label in labels}
+        self.written = re.compile(
+            rf"(?<![^\W_])({'|'.join(sorted(words, key=len, reverse=True))}){_WRITTEN}",
+            re.IGNORECASE,
+        )
+        self.left = _ANSWERS
+        self.due = 0 if self.fields else _NEVER  #: in milliseconds since the epoch
 
-    def takes(self, now: int) -> bool:
-        """Whether a page is looked at; ``now``: in milliseconds since the epoch."""
-        if not self.heads or now < self.due:
-            return False
+    def fields_of(self, name: str) -> Sequence[str]:
+        """The fields that are called so."""
+        return self.fields.get(_JOINT.sub("", name).casefold(), ())
+
+    def taken(self, now: int) -> None:
+        """An answer is looked at; ``now``: in milliseconds since the epoch."""
         self.left -= 1
         if self.left <= 0:
-            self.due = now + _PAGE_EVERY
-        return True
+            self.due = now + _ANSWER_EVERY
 
 
 #: A step of a patch that is an element of an array (RFC 6901).

@@ -230,53 +230,6 @@ async def test_a_row_that_quotes_another_person_names_nobody():
     assert shows["born"] == row["born"]
 
 
-# ---- heads that the rule of the page does not name, and others do
-
-ONLY = "{match: GET /o, read: p, response: {restore: html, only: [name, email]}}"
-ALL = "{match: GET /a, read: p, response: {restore: anywhere}}"
-TOLD = ("app", "GET /o", "page", "born")
-
-
-def unnamed(one: Desk) -> dict[tuple[str, ...], float]:
-    metric = "domicile_unnamed_parameters_total"
-    return {key: count for key, count in one.metrics.samples(metric) if count}
-
-
-@table("head", ["Born", "born:", "Date of birth", "BIRTHDAY \u25b2", "Geboren"])
-async def test_a_page_that_shows_a_date_which_its_rule_leaves_out_is_told(head):
-    one, ann, bo = await people(ONLY, LIST.replace("Born:", "Geboren:"))
-    page = rows(ann, bo).replace("Born", head)
-    shows = page.replace(ann["name"], "Ann").replace(bo["name"], "Bo")
-    shows = shows.replace(ann["email"], ANN["email"]).replace(bo["email"], BO["email"])
-    assert await shown(one, page, "GET /o") == shows
-    assert unnamed(one) == {TOLD: 1}
-    assert [*one.metrics.samples("domicile_unnamed_suspected")] == [((*TOLD, "date"), 1)]
-
-
-@table(
-    ("born", "told"),
-    [("{day}.{month}.{year}", True), ("2020-01-01", False), ("40", False), ("unknown", False)],
-)
-async def test_only_a_token_of_a_person_on_the_page_is_told(born, told):
-    one, ann, _ = await people(ONLY, ALL)
-    year, month, day = ann["born"].split("-")
-    page = rows({**ann, "born": born.format(day=day, month=month, year=year)})
-    await shown(one, page, "GET /o")
-    await shown(one, page, "GET /a")
-    await shown(one, page.replace("Born", "Joined on"), "GET /o")
-    assert unnamed(one) == ({TOLD: 1, ("app", "GET /a", "page", "born"): 1} if told else {})
-
-
-async def test_pages_are_looked_at_in_part_and_no_answer_depends_on_it():
-    one, ann, _ = await people(ONLY)
-    for _ in range(40):
-        await shown(one, rows(ann), "GET /o")
-    assert unnamed(one) == {TOLD: 20}
-    one.clock.advance(10_000)
-    await shown(one, rows(ann), "GET /o")
-    assert unnamed(one) == {TOLD: 21}
-
-
 # ---- the steps of a form, of which each makes a record
 
 STEPS = (
