@@ -48,8 +48,8 @@ async def tell_in_page(
     headed, written = await run_in_thread(len(page) > SMALL, _standing, *look)
     hidden = joined.view.hidden if joined.view is not None else frozenset()
     texts = [
-        (place, field, standing)
-        for place, some in (("page", headed), ("answer", written))
+        (part, field, standing)
+        for part, some in (("page", headed), ("answer", written))
         for field, standing in some.items()
         if field not in hidden
     ]
@@ -91,10 +91,10 @@ def _tell(
     texts: Iterable[tuple[str, str, Mapping[str, None]]],
     records: Sequence[OpenRow],
 ) -> None:
-    for place, field, standing in texts:
+    for part, field, standing in texts:
         if any(_is_in(record, field, standing) for record in records):
             kind = joined.plan.operation.entity.fields[field].kind
-            joined.unnamed.count(field, [kind], place)
+            joined.unnamed.count(field, [kind], part)
 
 
 def _standing(sample: AnswerSample, page: bytes, rest: bytes) -> tuple[_Texts, _Texts]:
