@@ -82,8 +82,8 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
     #: values of earlier versions under their own tokens, the oldest first (``versions: keep``)
     #: and what is left of erased ones: the tokens, which stand for ``NO_VALUE``
     earlier: dict[str, tuple[TokenizedValue, ...]] = {}
-    #: when fields were written last by requests that name one whose values have one token; a
-    #: sequence number
+    #: when fields were written last by updates, where a field's values have one token; a sequence
+    #: number
     written: dict[str, int] = {}
 
     @property
@@ -118,6 +118,17 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
         )
         return {name: self.values.get(name, ()) for name in names}
 
+    def age(self, name: str, values: Sequence[TokenizedValue]) -> tuple[int, int]:
+        """When a field with these values was written: of two versions, the later one has more.
+
+        Numbers of values decide where that is not noted; records that were joined have new ones.
+        """
+        return self.written.get(name, 0), newest(values)
+
+    def with_create(self, rid: int) -> dict[str, int]:
+        """When each field was written last, those of the create with the number of its record."""
+        return {**dict.fromkeys(self.values, rid), **self.written}
+
     def written_with(self, name: str, other: "RecordBody") -> set[str]:
         """The fields that were written last by the requests that wrote this one, in both versions.
 
@@ -125,9 +136,7 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
         """
         mine, theirs = self.written, other.written
         pair = mine.get(name), theirs.get(name)
-        if pair == (None, None):
-            return set()
-        names = (mine.keys() | theirs.keys()) & self.values.keys() & other.values.keys()
+        names = self.values.keys() & other.values.keys()
         return {one for one in names if (mine.get(one), theirs.get(one)) == pair}
 
     def value_tokens(self) -> set[tuple[str, str]]:

@@ -16,7 +16,6 @@ from proxy.vault.body import (
     TokenizedValue,
     alike,
     changed,
-    newest,
     tokens_of,
 )
 from proxy.vault.earlier_values import marked_values
@@ -144,8 +143,22 @@ def verdict_together(
     before, values = live.values, version.values
     if tokens_of(values.get(name, ())) != tokens_of(before.get(name, ())):
         return otherwise
+    writer = version.written.get(name)
+    if writer == live.written.get(name):  # one request wrote it in both
+        return False if writer else otherwise
+    return told_by_requests(here, versions, name, otherwise)
+
+
+def told_by_requests(
+    here: AbstractSet[tuple[str, str]],
+    versions: tuple[RecordBody, RecordBody],
+    name: str,
+    otherwise: bool | None = None,
+) -> bool | None:
+    """The verdict on a field by those alone that the same requests wrote in both versions."""
+    live, version = versions
     verdicts = {
-        tells([text for of, text in here if of == one], before[one], values[one])
+        tells([text for of, text in here if of == one], live.values[one], version.values[one])
         for one in version.written_with(name, live)
     } - {None}
     return verdicts.pop() if len(verdicts) == 1 else otherwise
@@ -161,17 +174,18 @@ def values_shown(
     versions in doubt that it shows as taken, or shown alone of a field where values have one token.
     Where nothing of that tells, of the version that explains most of the object, or the latest.
     """
-    here, fields = set(places), marked_values(live)
+    here, fields, owners = set(places), marked_values(live), dict[str, RecordBody]()
     verdicts = taken(here, live, versions, older)
     for at, (version, verdict) in enumerate(zip(versions, verdicts, strict=True)):
         for name, values in version.values.items():
             before, tokens = fields.get(name, ()), {(name, one.token) for one in values}
-            shows = at in older or newest(values) > newest(before)
+            live_age = owners.get(name, live).age(name, before)
+            shows = at in older or version.age(name, values) > live_age
             if not verdict:
                 shows = len(tokens) < len(values) and not here.isdisjoint(tokens)
                 shows &= here.isdisjoint((name, one.token) for one in before)
             if verdict_together(here, (live, version), shows, name):
-                fields[name] = values
+                fields[name], owners[name] = values, version
     explained = [(len(here & version.value_tokens()), version) for version in reversed(versions)]
     for _, version in sorted(explained, key=itemgetter(0), reverse=True):
         fields = {**version.values, **fields}

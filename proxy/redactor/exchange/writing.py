@@ -150,7 +150,8 @@ class Writing:
         may be these.
         """
         rows = [one.row for one in (*revealed.rows, *self.writes) if one and one.row]
-        own = {one.row.rid: one.row.version + 1 for one in self.writes if one.row}
+        moved = ((one.row, one.sid is not None) for one in self.writes if one.row)
+        own = {row.rid: row.version + by for row, by in moved}
         later = any(row.version > own.get(row.rid, row.version) for row in rows)
         if not (revealed.loose or later or any(row.staged for row in rows)):
             return None

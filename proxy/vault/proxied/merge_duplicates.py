@@ -41,7 +41,7 @@ from proxy.vault.proxied.binding import StagedWrite, accepting, is_over, is_unsu
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.recognize import note_lost_values, telling_hashes, visible_pending
 from proxy.vault.records.attachment_metadata import adopted
-from proxy.vault.verdicts import superseded
+from proxy.vault.verdicts import superseded, told_by_requests
 
 _TRIES = 8  #: how often a record joins one that changes meanwhile
 
@@ -299,7 +299,9 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         if not _shows(item, name, mine.get(name, ()), other[name])
         and (name not in cleared or _shows(item, name, other[name], ()))
     }
-    same = alike(mine, other)
+    same, here, both = alike(mine, other), {*item.places}, (home.live, stray.live)
+    for name in [one for one in same if told_by_requests(here, both, one) is False]:
+        theirs.pop(name, None)
     for name in superseded(later, other, item.places):
         theirs.pop(name, None)
     versions = [version for _, version in home.staged if version is not None]
@@ -310,7 +312,8 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         if mine.get(name) and not _shows(item, name, moved[name], mine[name])
     }
     taken = {name: values for name, values in moved.items() if name not in rivals}
-    content = adopt(home.live, taken, number)
+    written = stray.live.with_create(stray.row.rid) if collection.single else {}
+    content = adopt(home.live, taken, number, written)
     after = collection.next_row(home.row, keeping(collection, content, (stray.live,)))
     rid = home.row.rid
     hashes = telling_hashes(collection, stored_values(stray.live) if collection.keeps else moved)
@@ -324,7 +327,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     doubtful = [(one, version, home.live) for one, version in home.staged if version is not None]
     if rivals:
         now, sid = collection.clock(), collection.context.sequence()
-        older = RecordBody({**content.values, **{name: moved[name] for name in rivals}}, number)
+        older = adopt(content, {name: moved[name] for name in rivals}, number, written)
         one = Staged(sid, rid, StagedKind.UPDATE, now, now, True, b"")
         doubtful.append((one, older, content))
     changes += [Unstage(rid, one.sid) for one, version in home.staged if version is not None]
@@ -353,7 +356,8 @@ async def stage_lost_values(collection: Collection, home: OpenRow) -> None:
     row, live, at_work = home.row, home.live, collection.state.at_work
     if row.key is None or row.rid in at_work or any(one.sid in at_work for one, _ in home.staged):
         return
-    version = adopt(live, *renumbered(home.lost_values, home.following), {})
+    written = dict.fromkeys(home.lost_values, home.lost_rid) if collection.single else {}
+    version = adopt(live, *renumbered(home.lost_values, home.following), written)
     now, sid = collection.clock(), collection.context.sequence()
     one = Staged(sid, row.rid, StagedKind.UPDATE, now, now, True, b"")
     sealed = collection.sealer.record(row.rid, row.salt).staged(one, version)
@@ -373,7 +377,7 @@ def _upon(content: RecordBody, version: RecordBody, base: RecordBody) -> RecordB
     """A version in doubt upon another live one than it was made of (``base``)."""
     names = changed(base.values, version.values)
     own = {name: version.values.get(name, ()) for name in names}
-    return adopt(content, own, max(version.following, content.following))
+    return adopt(content, own, max(version.following, content.following), version.written)
 
 
 async def _files(collection: Collection, stray: Row, home: Row) -> list[UpdateFile]:

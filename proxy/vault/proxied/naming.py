@@ -266,7 +266,7 @@ def joining(
 
     Without ``versions: keep`` its values are in doubt, for as long as no object shows each field.
     """
-    versions, (tokens_shown, both) = _renumbered(before, home), tokens
+    versions, (tokens_shown, both) = _renumbered(collection, before, home), tokens
     for _, old in versions if not collection.keeps else ():  # else what was replaced stays
         for name in verdicts.replaced_by(home.values, old, both):
             del old.values[name]
@@ -316,7 +316,7 @@ def joining(
 _Version = tuple[Staged | None, RecordBody]  #: of before, with its request where it is in doubt
 
 
-def _renumbered(before: OpenRow, home: OpenRow) -> list[_Version]:
+def _renumbered(collection: Collection, before: OpenRow, home: OpenRow) -> list[_Version]:
     """The versions of the record before under numbers that are free in the other: those of updates
     in doubt, such as a form that a redirect answered, and last its live one.
     """
@@ -324,6 +324,8 @@ def _renumbered(before: OpenRow, home: OpenRow) -> list[_Version]:
     versions.append((None, before.live))
     start = max(home.following, before.following)
     bodies = renumbered_versions([of for _, of in versions], start)
+    if collection.single:
+        bodies = [replace(one, written=one.with_create(before.row.rid)) for one in bodies]
     return [(one, of) for (one, _), of in zip(versions, bodies, strict=True)]
 
 
@@ -354,7 +356,10 @@ def _versions(
 ) -> list[Change]:
     """The changes that give the record the versions before, and make ``taken`` of them live."""
     row, live, last = home.row, home.live, versions[-1][1]
-    content = adopt(live, taken, last.following)
+    written: dict[str, int] = {}
+    for _, old in versions:
+        written |= {n: at for n, at in old.written.items() if old.values.get(n) is taken.get(n)}
+    content = adopt(live, taken, last.following, written)
     if erased := erased_values(last):
         own = content.earlier
         both = {name: (*of, *own.get(name, ())) for name, of in erased.items()}

@@ -46,6 +46,7 @@ class OpenRow(msgspec.Struct):
     staged: list[tuple[Staged, RecordBody | None]] = []
     name: str | None = None  #: its key, where that is open already
     lost_values: TokenizedFields = {}  #: what an object shows of a create that has got no answer
+    lost_rid: int = 0  #: the number of that one's record
     _repeats: bool = False
     _values: dict[tuple[str, str], Value] | None = None
     _texts: frozenset[str] | None = None

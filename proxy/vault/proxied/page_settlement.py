@@ -200,7 +200,7 @@ def _exchanged(
     row, live, now, (staged, version) = opened.row, opened.live, collection.clock(), doubtful
     names = some or (live.values.keys() | version.values.keys())
     fields = {name: version.values.get(name, ()) for name in names}
-    content = adopt(live, fields, opened.following)
+    content = adopt(live, fields, opened.following, version.written)
     others = [
         (one, body) for one, body in opened.staged if body and not some and one.sid != staged.sid
     ]

@@ -79,7 +79,13 @@ async def promotion(
         update = update._replace(both=True)
         spelled = {name: texts for name, texts in spelled.items() if name not in moved}
     content = await run_in_thread(long, _merged, current, update, spelled, versions)
-    if not collection.single.isdisjoint(names := update.named | moved):  # no token tells of some
+    if collection.single:  # no token tells of some
+        after = update.after.values
+        names = [
+            name
+            for name in update.named | moved
+            if content.values.get(name, ()) == after.get(name, ())
+        ]
         content = replace(content, written={**content.written, **dict.fromkeys(names, update.sid)})
     changes: list[Change] = [
         Replace(
@@ -240,7 +246,7 @@ def update_at_once(
         values = {name: of for name, of in values.items() if of}
     write.sid = sid = collection.context.sequence.at(now)
     written = live.written
-    if not collection.single.isdisjoint(write.tokens):  # as above
+    if collection.single:  # as above
         written = {**written, **dict.fromkeys(write.tokens, sid)}
     write.content = RecordBody(values, number, written=written)
     one = Staged(sid, write.rid, StagedKind.UPDATE, now, None, False, b"")
@@ -307,13 +313,13 @@ def _merged(
     if current is not update.before:
         for name in (changed(current.values, after) & update.named) - moved:
             taken[name] = after.get(name, ())
-    for name in tokens_shown.keys() & (moved | update.named) if others else ():
-        tokens = set(tokens_shown[name])
-        versions = [one.values.get(name, ()) for one in (current, update.after, *others)]
-        at = next((at for at, of in enumerate(versions) if of and {*tokens_of(of)} == tokens), 0)
-        if at > 1:
-            taken[name] = versions[at]
     merged = adopt(current, taken, update.after.following)
+    for name in tokens_shown.keys() & (moved | update.named) if others else ():
+        tokens, versions = set(tokens_shown[name]), (current, update.after, *others)
+        values = [one.values.get(name, ()) for one in versions]
+        at = next((at for at, of in enumerate(values) if of and {*tokens_of(of)} == tokens), 0)
+        if at > 1:
+            merged = adopt(merged, {name: values[at]}, merged.following, versions[at].written)
     return replace(merged, deleted=0, until=0) if merged.deleted else merged
 
 
@@ -362,11 +368,12 @@ def rebase(
         rebased.gone.add(staged.sid)
         rebased.changes.append(Unstage(row.rid, staged.sid))
         fields = {name: after.values.get(name, ()) for name in names}
-        left = [adopt(version, fields, after.following)]
+        left = [adopt(version, fields, after.following, after.written)]
         if later:  # carried out behind this one it has what no token tells as well, and is newer
             own = {name: version.values.get(name, ()) for name in differing}
             start = max(left[0].following, version.following)
-            left.append(adopt(left[0], *renumbered(own, start)))
+            written = dict.fromkeys(own, collection.context.sequence()) if version.written else {}
+            left.append(adopt(left[0], *renumbered(own, start), written))
         for one in left:
             if not changed(after.values, one.values) or _among(rebased.left, one):
                 continue

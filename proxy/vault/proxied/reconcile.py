@@ -18,7 +18,7 @@ from proxy.crypto.prf import either
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.changes import Bind, Change, Conflict, Replace, StageRow, Unstage
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
-from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, newest, tokens_of
+from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, tokens_of
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import keeping, marked_values
 from proxy.vault.next_version import adopt
@@ -284,7 +284,8 @@ def _doubted_again(
         fields = {
             name: before.values.get(name, ()) for name in changed(before.values, after.values)
         }
-        left.append(adopt(content, fields, max(before.following, content.following)))
+        following = max(before.following, content.following)
+        left.append(adopt(content, fields, following, before.written))
         sid = collection.context.sequence()
         one = staged._replace(sid=sid, at=now, doubt=now, answered=False)
         yield StageRow(collection.sealer.record(row.rid, row.salt).staged(one, left[-1]))
@@ -313,10 +314,10 @@ def _not_superseded(
     """
     fields = dict(version.values)
     for name, values in version.values.items():
-        tokens, number = tokens_of(values), newest(values)
+        tokens, age = tokens_of(values), version.age(name, values)
         for other in later:
             rival = other.values.get(name, ())
-            if rival and newest(rival) > number and tokens_of(rival) == tokens:
+            if rival and other.age(name, rival) > age and tokens_of(rival) == tokens:
                 fields[name] = live.values.get(name, ())
     return version if fields == version.values else replace(version, values=fields)
 
@@ -347,7 +348,7 @@ def _decide(
             verdict = tells(texts, old, new)
             if verdict and not taken and not _stand_for(new, name, others):
                 verdict = None  # its texts are another version's, too
-        elif newest(new) < newest(old) and not replaced:
+        elif version.age(name, new) < live.age(name, old) and not replaced:
             continue  # it was written since
         else:
             verdict = follows(name)

@@ -24,7 +24,15 @@ from proxy.vault.proxied.open_rows import (
     open_current,
     open_with_staged,
 )
-from proxy.vault.proxied.recognize import OF_ID, by_index, find, is_shared, of_gone_field, recognize
+from proxy.vault.proxied.recognize import (
+    OF_ID,
+    by_index,
+    find,
+    is_shared,
+    of_gone_field,
+    recognize,
+    written_later,
+)
 from proxy.vault.verdicts import is_as_before
 
 #: Objects of an answer that are resolved at once.
@@ -158,7 +166,8 @@ async def _look_further(
         if busy():
             await give_way()
     renamed = recognize(collection, objects, candidates, at) if candidates else []
-    for index, stray in sorted([*renamed, *result.loose[before:]], key=_age):
+    more = [*renamed, *result.loose[before:]]
+    for index, stray in sorted([*more, *result.loose[:before]] if more else (), key=_age):
         _complete(collection, objects[index], result, index, stray)
     for index, one in renamed:
         result.rows[index] = one
@@ -302,6 +311,9 @@ def _complete(
     newer = home is None or stray.row.rid > home.row.rid
     if home is not None and not newer:
         newer = is_as_before(item.places, home.live.values, stray.live.values)
+    later = set[str]()
+    if home is not None and collection.single:
+        later = written_later(collection, stray, home, item)
     own = [find(stray, name, text) for name, text in item.places]
     _tell_apart(stray, item, own)
     for number, (name, text) in enumerate(item.places):
@@ -310,7 +322,8 @@ def _complete(
             for _, spelled in collection.respelled(name, (text,), some):
                 own[number] = find(stray, name, spelled)
     for number, (name, _) in enumerate(item.places):
-        if values[number] is None or (newer and is_shared(collection, name)):
+        both = name not in later if name in collection.single else newer
+        if values[number] is None or (both and is_shared(collection, name)):
             values[number] = own[number] or values[number]
 
 

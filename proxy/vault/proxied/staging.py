@@ -313,7 +313,7 @@ def _staged_write(
     moves = drafted.content is not live or lasting or row.staged or untold
     sid = collection.context.sequence() if moves else None
     content = drafted.content
-    if untold and sid is not None:
+    if collection.single and sid is not None:
         written = live.written | dict.fromkeys(drafted.tokens, sid)
         content = replace(content, written=written)
     version, back = (content, drafted.tokens), (drafted.own, drafted.masked)

@@ -1,5 +1,7 @@
 """Which of two versions an application has, by the tokens that it shows."""
 
+from msgspec.structs import replace
+
 from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
 from proxy.vault.verdicts import superseded, taken, values_shown, verdict_together
 from tests.support.table import table
@@ -93,6 +95,32 @@ def test_a_field_with_one_token_follows_what_its_request_wrote_with_it(
     assert values_shown([*places.items(), ("pin", "x")], live, [old], {0})["pin"][0].text == text
     told = verdict_together({*places.items()}, (live, old), None, "pin")
     assert told is {"2": True, "1": False if places["name"] == "ann" else None}[text]
+
+
+@table(
+    ("written", "since", "number", "text"),
+    [
+        ({"name": 7, "pin": 7}, {"pin": 5}, 1, "2"),  # a joined create has a later number
+        ({"name": 7, "pin": 7}, {"pin": 9}, 3, "1"),
+        ({}, {}, 1, "1"),  # numbers alone tell
+        ({}, {}, 3, "2"),
+        (
+            {"card": 7, "pin": 5},
+            {"name": 5, "pin": 5, "card": 5},
+            3,
+            "1",
+        ),  # it wrote the card alone
+    ],
+)
+def test_of_values_with_one_token_the_one_that_was_written_later_counts(
+    written: dict[str, int], since: dict[str, int], number: int, text: str
+) -> None:
+    live = RecordBody(dict(version(name="ann", card="a", pin="x/1")), written=since)
+    live.values["pin"] = (replace(live.values["pin"][0], number=2),)
+    taken_one = RecordBody(dict(version(name="bo", card="b", pin="x/2")), written=written)
+    taken_one.values["pin"] = (replace(taken_one.values["pin"][0], number=number),)
+    places = [("card", "b"), ("pin", "x")]
+    assert values_shown(places, live, [taken_one], ())["pin"][0].text == text
 
 
 def test_a_version_that_was_live_is_again_where_more_of_it_is_shown_than_of_any_other() -> None:
