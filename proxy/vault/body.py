@@ -123,7 +123,7 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
 
         Numbers of values decide where that is not noted; records that were joined have new ones.
         """
-        return self.written.get(name, 0), newest(values)
+        return self.written.get(name, 0), max((one.number for one in values), default=0)
 
     def with_create(self, rid: int) -> dict[str, int]:
         """When each field was written last, those of the create with the number of its record."""
@@ -256,11 +256,6 @@ def values_in_order(
     return values
 
 
-def newest(values: Iterable[TokenizedValue]) -> int:
-    """Return the highest value number; of two versions, it tells which wrote a field later."""
-    return max((value.number for value in values), default=0)
-
-
 def renumbered(
     fields: TokenizedFields, start: int
 ) -> tuple[dict[str, tuple[TokenizedValue, ...]], int]:
@@ -275,10 +270,11 @@ def renumbered(
     return moved, start
 
 
-def renumbered_versions(versions: Sequence[RecordBody], start: int) -> list[RecordBody]:
+def renumbered_versions(versions: Sequence[RecordBody], start: int, rid: int) -> list[RecordBody]:
     """Values and earlier values of these versions of a record under numbers from ``start`` on.
 
-    The order of the numbers stays, for it tells which value was written later.
+    The order of the numbers stays, for it tells which value was written later. ``rid``: the number
+    of their record, where it is noted when fields were written; else 0.
     """
     parts = [list(part.values()) for one in versions for part in (one.earlier, one.values)]
     values = dict.fromkeys(value for part in parts for several in part for value in several)
@@ -290,10 +286,9 @@ def renumbered_versions(versions: Sequence[RecordBody], start: int) -> list[Reco
 
     following = start + len(moved)
     return [
-        RecordBody(
-            renumber(one.values), following, earlier=renumber(one.earlier), written=one.written
-        )
+        RecordBody(renumber(one.values), following, earlier=renumber(one.earlier), written=written)
         for one in versions
+        for written in [one.with_create(rid) if rid else one.written]
     ]
 
 

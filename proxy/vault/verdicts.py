@@ -67,6 +67,34 @@ def fields_of_before(
     return names | alike(values, new) if is_as_before(places, new, values) else names
 
 
+def shows_before(
+    versions: tuple[TokenizedFields, TokenizedFields],
+    tokens_shown: Mapping[str, tuple[str, ...]],
+    moved: AbstractSet[str],
+) -> bool:
+    """Whether an answer shows the changed fields as they were before, and none as it is now: so
+    answers who took none of them, and who answers with the record of before (``findOneAndUpdate``).
+    """
+    before, after = versions
+    verdicts = {
+        tells(tokens_shown.get(name, ()), before.get(name, ()), after.get(name, ()))
+        for name in moved
+    }
+    return False in verdicts and True not in verdicts
+
+
+def written_of(
+    fields: TokenizedFields, versions: Iterable[tuple[object, RecordBody]]
+) -> dict[str, int]:
+    """When these values of several versions were written; of two with them the last one counts."""
+    return {
+        name: at
+        for _, one in versions
+        for name, at in one.written.items()
+        if one.values.get(name) is fields.get(name)
+    }
+
+
 def superseded(
     later: TokenizedFields, other: TokenizedFields, places: Sequence[tuple[str, str]]
 ) -> set[str]:
@@ -77,6 +105,34 @@ def superseded(
     same = alike(later, other)
     open_yet = not places and bool(changed(later, other) & later.keys() & other.keys() - same)
     return set() if open_yet or is_as_before(places, later, other) else same
+
+
+def written_later(
+    versions: Sequence[RecordBody],
+    part: RecordBody,
+    numbers: tuple[int, int],
+    places: Sequence[tuple[str, str]],
+    single: Container[str],
+) -> set[str]:
+    """The fields of a record, its live version and those in doubt, that were written after the
+    create of another one, ``part``, as far as an object with these (field, token) shows.
+
+    ``numbers``: of the two records. ``single``: the fields whose values have one token.
+    """
+    live, here, (own, other) = versions[0], {*places}, numbers
+    later = [live.written_since(other, own)]
+    for version in versions[1:]:
+        names = changed(live.values, version.values)
+        later.append({name: version.values.get(name, ()) for name in names})
+    since = set[str]().union(*(one for one in later if not is_as_before(places, one, part.values)))
+    for name in [name for name in part.values if name in single]:
+        having = [one for one in versions if name in one.values]
+        verdicts = {verdict_by_requests(here, (one, part), name) for one in having}
+        if False in verdicts:
+            since.add(name)
+        elif True in verdicts:
+            since.discard(name)
+    return since
 
 
 def replaced_by(
@@ -146,10 +202,10 @@ def verdict_together(
     writer = version.written.get(name)
     if writer == live.written.get(name):  # one request wrote it in both
         return False if writer else otherwise
-    return told_by_requests(here, versions, name, otherwise)
+    return verdict_by_requests(here, versions, name, otherwise)
 
 
-def told_by_requests(
+def verdict_by_requests(
     here: AbstractSet[tuple[str, str]],
     versions: tuple[RecordBody, RecordBody],
     name: str,

@@ -41,7 +41,7 @@ from proxy.vault.proxied.binding import StagedWrite, accepting, is_over, is_unsu
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.recognize import note_lost_values, telling_hashes, visible_pending
 from proxy.vault.records.attachment_metadata import adopted
-from proxy.vault.verdicts import superseded, told_by_requests
+from proxy.vault.verdicts import superseded, verdict_by_requests
 
 _TRIES = 8  #: how often a record joins one that changes meanwhile
 
@@ -300,9 +300,8 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         and (name not in cleared or _shows(item, name, other[name], ()))
     }
     same, here, both = alike(mine, other), {*item.places}, (home.live, stray.live)
-    for name in [one for one in same if told_by_requests(here, both, one) is False]:
-        theirs.pop(name, None)
-    for name in superseded(later, other, item.places):
+    ours = {one for one in same if verdict_by_requests(here, both, one) is False}
+    for name in ours | superseded(later, other, item.places):
         theirs.pop(name, None)
     versions = [version for _, version in home.staged if version is not None]
     moved, number = renumbered(theirs, next_generation([home.live, *versions]))

@@ -323,9 +323,8 @@ def _renumbered(collection: Collection, before: OpenRow, home: OpenRow) -> list[
     versions: list[_Version] = [(one, of) for one, of in before.staged if of is not None]
     versions.append((None, before.live))
     start = max(home.following, before.following)
-    bodies = renumbered_versions([of for _, of in versions], start)
-    if collection.single:
-        bodies = [replace(one, written=one.with_create(before.row.rid)) for one in bodies]
+    rid = before.row.rid if collection.single else 0
+    bodies = renumbered_versions([of for _, of in versions], start, rid)
     return [(one, of) for (one, _), of in zip(versions, bodies, strict=True)]
 
 
@@ -356,10 +355,7 @@ def _versions(
 ) -> list[Change]:
     """The changes that give the record the versions before, and make ``taken`` of them live."""
     row, live, last = home.row, home.live, versions[-1][1]
-    written: dict[str, int] = {}
-    for _, old in versions:
-        written |= {n: at for n, at in old.written.items() if old.values.get(n) is taken.get(n)}
-    content = adopt(live, taken, last.following, written)
+    content = adopt(live, taken, last.following, verdicts.written_of(taken, versions))
     if erased := erased_values(last):
         own = content.earlier
         both = {name: (*of, *own.get(name, ())) for name, of in erased.items()}

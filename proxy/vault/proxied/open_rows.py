@@ -4,7 +4,7 @@ A row that does not open is logged by its event and left out. Many rows are open
 event loop between them, long rows on another thread.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from sys import getsizeof
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from proxy.vault.body import (
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.seal import Tampered
 from proxy.vault.table_state import Opening, PageRecord, opening_of
-from proxy.vault.verdicts import values_shown
+from proxy.vault.verdicts import values_shown, written_later
 
 _OPENED, _LOOKED_AT = 16, 100  #: rows between two turns of the event loop: opened, and compared
 
@@ -98,6 +98,12 @@ class OpenRow(msgspec.Struct):
         """The values of an object's (field, token)."""
         versions, older = self.versions()
         return values_shown(places, self.live, versions, older)
+
+    def written_later(self, single: Container[str], part: "OpenRow", of: AnswerObject) -> set[str]:
+        """See ``written_later``: the fields of this record since the create of ``part``."""
+        versions = [self.live, *(one or self.live for _, one in self.staged)]
+        numbers = self.row.rid, part.row.rid
+        return written_later(versions, part.live, numbers, of.places, single)
 
 
 class Revealed(NamedTuple):

@@ -31,7 +31,7 @@ from proxy.vault.proxied.binding import (
     is_unsure_mark,
 )
 from proxy.vault.proxied.token_entries import outdated, unneeded, with_entries
-from proxy.vault.verdicts import adopted_values, tells
+from proxy.vault.verdicts import adopted_values, shows_before, tells
 
 #: Earlier versions that stay where no answer tells whether updates were carried out: the oldest,
 #: for all since may have been refused, and the newest.
@@ -75,18 +75,13 @@ async def promotion(
     versions = [version for _, version in others]
     moved = await run_in_thread(long, changed, update.before.values, update.after.values)
     spelled = _as_sent(collection, update, tokens_shown, (versions, moved))
-    if not update.both and await run_in_thread(long, _shows_before, update, spelled, moved):
+    both = update.before.values, update.after.values
+    if not update.both and await run_in_thread(long, shows_before, both, spelled, moved):
         update = update._replace(both=True)
         spelled = {name: texts for name, texts in spelled.items() if name not in moved}
     content = await run_in_thread(long, _merged, current, update, spelled, versions)
     if collection.single:  # no token tells of some
-        after = update.after.values
-        names = [
-            name
-            for name in update.named | moved
-            if content.values.get(name, ()) == after.get(name, ())
-        ]
-        content = replace(content, written={**content.written, **dict.fromkeys(names, update.sid)})
+        content = _noted(content, update, moved)
     changes: list[Change] = [
         Replace(
             collection.next_row(row, keeping(collection, content, (update.after,))), row.version
@@ -122,6 +117,13 @@ async def promotion(
     return changes, content
 
 
+def _noted(content: RecordBody, update: Update, moved: AbstractSet[str]) -> RecordBody:
+    """The version with the time of the update at what is of it; others' values keep theirs."""
+    after = update.after.values
+    own = [n for n in update.named | moved if content.values.get(n, ()) == after.get(n, ())]
+    return replace(content, written={**content.written, **dict.fromkeys(own, update.sid)})
+
+
 async def _staged_with(collection: Collection, row: Row) -> list[tuple[Staged, RecordBody | None]]:
     """The versions of a record in doubt, and its deletes, without those of requests that are under
     way.
@@ -130,20 +132,6 @@ async def _staged_with(collection: Collection, row: Row) -> list[tuple[Staged, R
     await collection.state.look()
     at_work, open_staged = collection.state.at_work, collection.sealer.open_staged
     return [(one, open_staged(one, row.salt)) for one in staged if one.sid not in at_work]
-
-
-def _shows_before(
-    update: Update, tokens_shown: Mapping[str, tuple[str, ...]], moved: AbstractSet[str]
-) -> bool:
-    """Whether an answer shows the changed fields as they were before, and none as it is now: so
-    answers who took none of them, and who answers with the record of before (``findOneAndUpdate``).
-    """
-    before, after = update.before.values, update.after.values
-    verdicts = {
-        tells(tokens_shown.get(name, ()), before.get(name, ()), after.get(name, ()))
-        for name in moved
-    }
-    return False in verdicts and True not in verdicts
 
 
 def _earlier_deletes(

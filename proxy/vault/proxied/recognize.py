@@ -7,13 +7,12 @@ from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.rows import TOKEN_RIDS, RowState
 from proxy.tokenization.base import TELLS_RECORD, Resolution
-from proxy.vault.body import RecordBody, TokenizedFields, changed
+from proxy.vault.body import RecordBody, TokenizedFields
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_tokens import other_spellings
 from proxy.vault.earlier_values import RECORD_ID
 from proxy.vault.erasure import FieldToken, tokens_of_marks, with_expired
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
-from proxy.vault.verdicts import is_as_before, told_by_requests
 
 #: The number of no token of an object, but of its id.
 OF_ID = -1
@@ -111,29 +110,7 @@ def _untold_fields(
     """
     if _lone(part, home, item) < 2:
         return set()
-    return set(collection.single) - written_later(collection, part, home, item)
-
-
-def written_later(
-    collection: Collection, part: OpenRow, home: OpenRow, item: AnswerObject
-) -> set[str]:
-    """The fields of ``home``, which has the object's id, that were written after the create of
-    ``part``, as far as the object shows.
-    """
-    live = home.live.values
-    later = [home.live.written_since(part.row.rid, home.row.rid)]
-    for _, version in home.staged:
-        of = version.values if version is not None else live
-        later.append({name: of.get(name, ()) for name in changed(live, of)})
-    since = (one for one in later if not is_as_before(item.places, one, part.live.values))
-    names, here = set[str]().union(*since), {*item.places}
-    versions = [home.live, *(of for _, of in home.staged if of is not None)]
-    for name in collection.single & part.live.values.keys():
-        told = {
-            told_by_requests(here, (one, part.live), name) for one in versions if name in one.values
-        }
-        names = names | {name} if False in told else names - {name} if True in told else names
-    return names
+    return set(collection.single) - home.written_later(collection.single, part, item)
 
 
 def note_lost_values(

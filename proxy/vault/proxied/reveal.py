@@ -24,15 +24,7 @@ from proxy.vault.proxied.open_rows import (
     open_current,
     open_with_staged,
 )
-from proxy.vault.proxied.recognize import (
-    OF_ID,
-    by_index,
-    find,
-    is_shared,
-    of_gone_field,
-    recognize,
-    written_later,
-)
+from proxy.vault.proxied.recognize import OF_ID, by_index, find, is_shared, of_gone_field, recognize
 from proxy.vault.verdicts import is_as_before
 
 #: Objects of an answer that are resolved at once.
@@ -150,8 +142,7 @@ async def _look_further(
     There a same-value token also finds records of others, which may spell the value otherwise.
     ``tokens``: those that are missing, and those that others may have as well.
     """
-    missing, unsure = tokens
-    result, _ = at
+    (missing, unsure), (result, _) = tokens, at
     before = len(result.loose)
     for index, stray in sorted(result.loose, key=_age):
         _complete(collection, objects[index], result, index, stray)
@@ -311,9 +302,7 @@ def _complete(
     newer = home is None or stray.row.rid > home.row.rid
     if home is not None and not newer:
         newer = is_as_before(item.places, home.live.values, stray.live.values)
-    later = set[str]()
-    if home is not None and collection.single:
-        later = written_later(collection, stray, home, item)
+    later = home.written_later(collection.single, stray, item) if home is not None else ()
     own = [find(stray, name, text) for name, text in item.places]
     _tell_apart(stray, item, own)
     for number, (name, text) in enumerate(item.places):
