@@ -90,7 +90,7 @@ VIEWS: dict[str, int] = {"create": 5, "update": 5, "same": 5, "read": 5, "list":
 #: How the package is cut.
 CUT: dict[str, int] = {
     "files": 481,
-    "lines": 125_410,
+    "lines": 125_488,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 22,
     "public names in several files": 0,
