@@ -98,8 +98,8 @@ async def test_members_of_messages_that_no_rule_names_are_reported():
             b'{"search": {"email": "ann@x.example"}, "save": {"name": "Ann"}}',
             Code.UNREADABLE_BODY,
         ),
-        ("GET /chat", b'{"chat": {"name": "Ann"}}', Code.UNREADABLE_BODY),
-        ("GET /chat", b'{"chat": {"note": "", "email": "Ann"}}', Code.UNREADABLE_BODY),
+        ("GET /chat", b'{"chat": {"name": "Ann"}}', Code.OPERATION_DENIED),
+        ("GET /chat", b'{"chat": {"note": "", "email": "Ann"}}', Code.OPERATION_DENIED),
         ("GET /chat", b'{"who": {"name": "Pat", "Name": "Ann"}}', Code.AMBIGUOUS_JSON),
         ("GET /asks", b'{"search": {"email": "a"}', Code.MALFORMED_JSON),
         (
