@@ -84,19 +84,19 @@ async def test_members_of_messages_that_no_rule_names_are_reported():
 @table(
     ("match", "message", "code"),
     [
-        ("GET /live", b'{"any": {"email": "ann@x.example"}}', Code.UNREADABLE_BODY),
+        ("GET /live", b'{"any": {"email": "ann@x.example"}}', Code.OPERATION_DENIED),
         ("GET /live", b"ann@x.example", Code.MALFORMED_JSON),
         ("GET /asks", b'{"search": {"Email": "ann@x.example"}}', Code.AMBIGUOUS_JSON),
         ("GET /asks", b'{"search": {"e-mail": "ann@x.example"}}', Code.AMBIGUOUS_JSON),
         ("GET /live", b'{"any": {"eMail": "ann@x.example"}}', Code.AMBIGUOUS_JSON),
         ("GET /asks", b'{"search": "ann@x.example"}', Code.VALUE_UNFIT),
-        ("GET /asks", b'{"email": "ann@x.example"}', Code.UNREADABLE_BODY),
-        ("GET /asks", b'{"p": {"id": 1, "name": "Ann"}}', Code.UNREADABLE_BODY),
+        ("GET /asks", b'{"email": "ann@x.example"}', Code.OPERATION_DENIED),
+        ("GET /asks", b'{"p": {"id": 1, "name": "Ann"}}', Code.OPERATION_DENIED),
         ("GET /asks", b'{"do": [{"Email": "ann@x.example"}]}', Code.AMBIGUOUS_JSON),
         (
             "GET /asks",
             b'{"search": {"email": "ann@x.example"}, "save": {"name": "Ann"}}',
-            Code.UNREADABLE_BODY,
+            Code.OPERATION_DENIED,
         ),
         ("GET /chat", b'{"chat": {"name": "Ann"}}', Code.OPERATION_DENIED),
         ("GET /chat", b'{"chat": {"note": "", "email": "Ann"}}', Code.OPERATION_DENIED),

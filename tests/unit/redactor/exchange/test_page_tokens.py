@@ -247,7 +247,7 @@ async def test_a_page_that_is_full_of_tokens_is_about_no_one_record():
     full = PAGE.format(**bo) + " ".join(f"{bo['name'][:-3]}{number:03}" for number in range(600))
     one.store.calls.clear()
     assert await card(one, full) == full
-    assert len(one.store.calls) <= 6
+    assert len(one.store.calls) <= 12  # half of them look for dates that no rule names, in a sample
 
 
 # ------------------------------------------------------------------ updates in doubt
